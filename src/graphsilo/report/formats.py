@@ -31,10 +31,12 @@ MODES = {
 REFERENCES = {
     "majority": "Majority class", "local": "Local only", "alone": "Alone", "trees_alone": "Trees alone",
     "fedavg": "FedAvg",
-    "fedridge": "FedRidge", "auto": "Auto", "one_place": "All data in one place",
+    "fedridge": "FedRidge", "auto": "Auto", "one_place": "In one place",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
+OF_THE_METHOD = ("alone", "one_place")
+"""Those that are another row of each method."""
 POOLED = ("one_place", "global_cut", "global")
 """Those of one place that holds everything, and is scored on everything."""
 REFERENCE_MEANINGS = {
@@ -82,8 +84,7 @@ def reference_title(key: str, method: str) -> str:
         >>> reference_title("alone", "FedRidge"), reference_title("fedavg", "FedAvg")
         ('FedRidge alone', 'FedAvg (reference)')
     """
-    own = {"alone": "alone", "one_place": "in one place"}
-    title = f"{method} {own[key]}" if key in own else REFERENCES[key]
+    title = f"{method} {REFERENCES[key].lower()}" if key in OF_THE_METHOD else REFERENCES[key]
     return f"{title} (reference)" if title == method else title
 
 

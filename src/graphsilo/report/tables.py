@@ -23,6 +23,7 @@ from graphsilo.experiments.reproduce.published import Printed
 from graphsilo.experiments.storage.records import Seed, Spent
 from graphsilo.report.comparable import compare_settings, with_shared_clients
 from graphsilo.report.formats import (
+    OF_THE_METHOD,
     REFERENCES,
     Spread,
     explain_references,
@@ -410,7 +411,7 @@ def _references(
         distinct = {
             repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()
         }
-        if len(distinct) > 1 and key != "alone":  # which is another row of each method
+        if len(distinct) > 1 and key not in OF_THE_METHOD:
             warnings.append(f"The runs disagree on the reference '{key}': each has its own row.")
         kept = found if len(distinct) > 1 else dict(list(found.items())[:1])
         titled = dict(zip(labels, (run.result.method.title for run in runs), strict=True))
