@@ -1,4 +1,4 @@
-"""``graphsilo predict``: classes and probabilities from a saved model."""
+"""``graphsilo predict``: classes and probabilities, or ranked pairs, from a saved model."""
 
 from __future__ import annotations
 
@@ -43,18 +43,25 @@ def predict(
     ),
     graph: Path | None = option("FILE", "Graph to predict on (.yaml, .npz, .pt); else the client's own."),
     nodes: list[str] | None = option("ID,ID", "Only these nodes, by the ids of your table; else numbers. Repeatable."),
-    top: int | None = option("N", "Only so many, the highest scores of the class looked for first.", min=1),
+    top: int | None = option(
+        "N", "Only so many, the highest scores of the class looked for first; of links, for each node (10).", min=1
+    ),
     unlabelled: bool = switch("--unlabelled", "Only items whose class is not known, or none of whose targets is."),
     out: Path | None = option("PREDS.csv", "Write all rows to this file."),
     own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
-    """Classify nodes (or graphs) with the model of a saved run's client."""
+    """Classify nodes (or graphs) with the model of a saved run's client, or rank pairs that it says are linked."""
     allow_own(own)
     load("graphsilo.experiments.predict")
     from graphsilo.experiments import predict as predictions
-    from graphsilo.experiments.storage import disk
+    from graphsilo.experiments.storage import disk, reading
 
+    if reading.read(run).task == "link":
+        if graph is not None or unlabelled:
+            raise ConfigError("--graph and --unlabelled are of nodes; this run ranks pairs of nodes. Leave them out.")
+        _rank_pairs(run, out, client=client, nodes=nodes, top=top or 10, seed=seed, checkpoint=checkpoint, model=model)
+        return
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", UserWarning)
         found = predictions.predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph, model=model)
@@ -74,6 +81,28 @@ def predict(
         _print(found, rows)
     else:
         sys.stdout.write(to_csv(found, rows))
+
+
+def _rank_pairs(run: Path, out: Path | None, *, nodes: Sequence[str] | None, **asked: Any) -> None:
+    from graphsilo.experiments.predict_links import predict_links
+    from graphsilo.experiments.storage import disk
+
+    wanted = None if not nodes else [part.strip() for text in nodes for part in text.split(",") if part.strip()]
+    found = predict_links(run, nodes=wanted, **asked)
+    rows = list(zip(found.nodes.tolist(), found.others.tolist(), found.scores.tolist(), strict=True))
+    text = csv_text([["node", "other", "score"], *([node, other, f"{score:.9g}"] for node, other, score in rows)])
+    if out is not None:
+        disk.write_text(out.expanduser(), text)
+        say(f"{len(rows)} pairs that are no links on {found.on}, by {found.by}: {out}")
+    elif is_terminal():
+        say(f"Pairs that are no links on {found.on}, the likeliest first, by {found.by}:")
+        say()
+        grid = table("node", "other", "score", numbers=(2,))
+        for node, other, score in rows[:SHOWN]:
+            grid.add_row(node, other, f"{score:.3f}")
+        _end(grid, rows)
+    else:
+        sys.stdout.write(text)
 
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
@@ -167,7 +196,7 @@ def _print(found: Prediction, rows: Sequence[int]) -> None:
     _end(grid, rows)
 
 
-def _end(grid: Table, rows: Sequence[int]) -> None:
+def _end(grid: Table, rows: Sequence[Any]) -> None:
     show(grid)
     if len(rows) > SHOWN:
         say()

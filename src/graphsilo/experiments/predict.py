@@ -250,6 +250,10 @@ class Member:
         )
         return f"{self.owner} trained on no {schema.task} of class {words}, which its own model hardly knows{common}."
 
+    def words(self, checkpoint: str) -> str:
+        """Whose model answers; and where the run reports the other one, that it does."""
+        return _words_of_model(self.owner, checkpoint, self.whose, self.reported)
+
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
 
@@ -265,7 +269,7 @@ class Member:
 
 def open_member(
     run_dir: str | Path, *, client: ClientId | str | None = None, seed: int | None = None, checkpoint: str = "best",
-    model: str | None = None, node: str | None = None,
+    model: str | None = None, node: str | None = None, links: bool = False,
 ) -> Member:  # fmt: skip
     """A client of a run with its model.
 
@@ -274,6 +278,7 @@ def open_member(
         client: Which; None: the one that holds ``node``, or a silo's own.
         seed, checkpoint, model: As for ``predict``.
         node: What the user calls an item of its.
+        links: Whether pairs of nodes are to be scored.
     """
     folder = Path(run_dir)
     result = reading.read(folder)
@@ -289,8 +294,11 @@ def open_member(
     chosen = seeds[0] if seed is None else plain(seed)
     if type(chosen) is not int or chosen not in seeds:
         raise ConfigError(f"the run has seeds {seeds}; {quote(chosen)} was asked for.")
-    if result.task == "link":
-        raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
+    if (result.task == "link") != links:
+        raise ConfigError(
+            f"the run in {folder} {'says nothing of pairs' if links else 'scores pairs of nodes, not nodes'}: "
+            f"`graphsilo predict` ranks pairs of a run with task link; why, export and Python's predict are of others."
+        )
     # Scale and fill values are those that the model was trained with: today's tables may have other means.
     if isinstance(result, SiloRecord):
         own = result.client
@@ -328,7 +336,7 @@ def predict(
     if opened.gap:
         warnings.warn(opened.gap, stacklevel=3)
     asked, silo = opened.asked, opened.silo
-    member, owner, whose, reported = opened.client, opened.owner, opened.whose, opened.reported
+    member, owner, whose = opened.client, opened.owner, opened.whose
     target: Graph | GraphCollection
     if graph is None:
         opened.refuse_other_data()
@@ -354,7 +362,7 @@ def predict(
         values=values,
         class_names=silo.schema.class_names,
         on=on,
-        by=_words_of_model(owner, checkpoint, whose, reported),
+        by=opened.words(checkpoint),
         truth=None if values is None or (known := target.union.targets) is None else known.values[told],
         splits=splits_of(silo)[told] if graph is None else None,
         labels=None if labels is None or (labels < 0).all() else labels[told],
