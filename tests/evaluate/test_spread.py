@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from graphsilo.evaluate.spread import SeedSummary, item_errors, paired_errors, summarise_seeds, summarise_values
+from graphsilo.evaluate.significance import paired_errors
+from graphsilo.evaluate.spread import SeedSummary, item_errors, summarise_seeds, summarise_values
 
 
 def test_mean_and_spread_over_seeds():

@@ -52,62 +52,11 @@ def item_errors(confusion: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """
     counts = np.asarray(confusion, dtype=np.float64)
     empty = counts.sum(axis=(1, 2)) == 0
-    found = {name: np.sqrt((counts * slope**2).sum(axis=(1, 2))) for name, slope in _slopes(counts).items()}
+    found = {name: np.sqrt((counts * slope**2).sum(axis=(1, 2))) for name, slope in slopes(counts).items()}
     return {name: np.where(empty, np.nan, error) for name, error in found.items()}
 
 
-def mean_errors(
-    off: NDArray[np.float64], items: NDArray[np.float64], squared: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Standard errors of mean absolute errors over which items are tested: the deviation of |z - y| over √n.
-
-    Args:
-        off: [clients] mean absolute errors.
-        items: [clients] of how many items each.
-        squared: [clients] roots of mean squared errors of the same items.
-    Returns:
-        [clients]; NaN without items.
-
-    Example:
-        >>> mean_errors(np.array([2.0]), np.array([4.0]), np.array([np.sqrt(5)])).round(4).tolist()  # 1, 1, 3, 3
-        [0.5]
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: NDArray[np.float64] = np.sqrt(np.maximum(squared**2 - off**2, 0) / np.where(items > 0, items, np.nan))
-    return found
-
-
-def paired_errors(
-    labels: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64], num_classes: int
-) -> dict[str, float]:
-    """Standard errors of the difference of two models' scores over which items are tested, the same for both.
-
-    As of ``item_errors``, with what an item moves one score by less what it moves the other by: items that both answer
-    alike move accuracy by nothing.
-
-    Args:
-        labels: [n] true classes.
-        one, other: [n] classes that the models answered.
-        num_classes: C.
-    Returns:
-        Of ``accuracy`` and of ``macro_f1``; empty without items.
-
-    Example:
-        >>> labels = np.array([0, 0, 0, 1])
-        >>> round(paired_errors(labels, labels, np.array([0, 0, 1, 1]), 2)["accuracy"], 4)  # √(¼ · ¾ / 4)
-        0.2165
-    """
-    if not len(labels):
-        return {}
-    moves: dict[str, NDArray[np.float64]] = {}
-    for sign, answers in ((1.0, one), (-1.0, other)):
-        table = np.bincount(labels * num_classes + answers, minlength=num_classes**2).reshape(1, num_classes, -1)
-        for name, slope in _slopes(table.astype(np.float64)).items():
-            moves[name] = moves.get(name, 0.0) + sign * slope[0, labels, answers]
-    return {name: float(np.sqrt((moved**2).sum())) for name, moved in moves.items()}
-
-
-def _slopes(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def slopes(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """[clients, C, C] by how much one more item in a cell moves a score that is made of these counts."""
     eye = np.eye(counts.shape[-1])
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -27,6 +27,23 @@ def mean_absolute_error(targets: Column, outputs: Column) -> Score:
     return _mean(targets, outputs, lambda y, z: float(np.abs(z - y).mean()))
 
 
+def mean_errors(off: Column, squared: Column) -> list[float | None]:
+    """Standard errors of mean absolute errors over which items are tested: the deviation of |z - y| over √n.
+
+    Args:
+        off: [clients, 2] mean absolute error of each, and of how many items.
+        squared: [clients, 2] root of the mean squared error of the same.
+    Returns:
+        By client; None without items.
+
+    Example:
+        >>> mean_errors(np.array([[3.0, 4]]), np.array([[5.0, 4]]))  # √((25 - 9) / 4)
+        [2.0]
+    """
+    rows = zip(off[:, 0].tolist(), squared[:, 0].tolist(), off[:, 1].tolist(), strict=True)
+    return [max(two**2 - one**2, 0.0) ** 0.5 / items**0.5 if items > 0 else None for one, two, items in rows]
+
+
 def root_mean_squared_error(targets: Column, outputs: Column) -> Score:
     """√ of the mean of (z - y)²."""
     return _mean(targets, outputs, lambda y, z: float(np.sqrt(np.square(z - y).mean())))

@@ -233,13 +233,9 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
 
 
 def _prepare_graph(
-    config: RunConfig,
-    method: Method | None,
-    whole: Graph,
-    read: Sequence[Graph],
-    sizes: list[int] | None = None,
+    config: RunConfig, method: Method | None, whole: Graph, read: Sequence[Graph], sizes: list[int] | None = None,
     called: Sequence[str] = (),
-) -> Simulation:
+) -> Simulation:  # fmt: skip
     """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each, and what
     these are called."""
     task = task_of(config, whole)
@@ -282,7 +278,9 @@ def _prepare_graph(
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
     if task == "link" and (method is None or not method.pooled):
-        _count_links(facts["per_client"], silos)
+        from graphsilo.data.silos.link_task import count_links
+
+        count_links(facts["per_client"], silos)
     made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     made = made.with_names(names)
     if whole.time is None or task == "link":
@@ -292,14 +290,6 @@ def _prepare_graph(
     until = describe_bounds(whole, partition)
     notes = (*made.notes, *time_remarks(whole, partition, called or names))
     return replace(made, notes=notes, cut={**made.cut, **({"bounds": until} if until else {})})
-
-
-def _count_links(rows: Sequence[dict[str, Any]], silos: Sequence[Silo]) -> None:
-    """Where links are predicted, each client's items are links, and not the nodes that the cut divides."""
-    held = {silo.client: silo.links for silo in silos}
-    for row in rows:
-        if (links := held.get(row["client"])) is not None:
-            row.update(train=links.train.shape[1], val=links.val.shape[1], test=links.test.shape[1])
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import EvaluationSet, Silo
 from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.spread import paired_errors
 from graphsilo.types import CLASS_TASKS
 
 PAIRED = "paired"
@@ -87,6 +86,8 @@ class Scoring:
                     continue
                 plan, answers = self._plan(silo, evaluation), output.argmax(1)
                 if beside is not None and evaluation.name == silo.seen.name:
+                    from graphsilo.evaluate.significance import paired_errors
+
                     items = evaluation.items["test"]
                     mine = answers.cpu().numpy()[items]
                     errors = paired_errors(evaluation.graph.labels[items], beside, mine, classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -102,3 +103,11 @@ def build_link_silos(
             )
         )
     return silos
+
+
+def count_links(rows: Sequence[dict[str, Any]], silos: Sequence[Silo]) -> None:
+    """Where links are predicted, each client's items are links, and not the nodes that the cut divides."""
+    held = {silo.client: silo.links for silo in silos}
+    for row in rows:
+        if (links := held.get(row["client"])) is not None:
+            row.update(train=links.train.shape[1], val=links.val.shape[1], test=links.test.shape[1])

@@ -14,7 +14,7 @@ import torch
 
 from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import find_leading, score_clients
-from graphsilo.evaluate.spread import item_errors, mean_errors, summarise_seeds
+from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.evaluation import SetScores, fold_targets
 from graphsilo.experiments.outcome import (
@@ -218,10 +218,10 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
                 paired.setdefault(client, {})[metric] = None if value != value else value
     errors: dict[int, dict[str, float | None]] = {}
     if simulation.task == "regression" and simulation.schema.num_classes == 1 and "test/mae" in scores.scores:
-        off, squared = scores.scores["test/mae"], scores.scores["test/rmse"]
-        found_errors = mean_errors(off[:, 0], off[:, 1], squared[:, 0]).tolist()
-        for client, value in zip(scores.clients, found_errors, strict=True):
-            errors[client] = {"mae": None if value != value else value}
+        from graphsilo.evaluate.targets import mean_errors
+
+        each_error = mean_errors(scores.scores["test/mae"], scores.scores["test/rmse"])
+        errors = {client: {"mae": error} for client, error in zip(scores.clients, each_error, strict=True)}
     rare: dict[int, int] = {}
     if scores.counts is not None:
         tables = scores.of("test").sum(axis=1)
