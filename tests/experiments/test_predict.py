@@ -175,7 +175,7 @@ def test_a_damaged_model(small, tmp_path):
 
 def test_links_have_no_classes(small, tmp_path):
     run(small(task="link", evaluation__models=True, method__rounds=1), out=tmp_path / "run")
-    with pytest.raises(ConfigError, match="no classes of nodes"):
+    with pytest.raises(ConfigError, match="scores pairs of nodes, not nodes"):
         predict(tmp_path / "run", client=0)
 
 

@@ -10,8 +10,7 @@ import pytest
 from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources.catalog import has_tables
 from graphsilo.errors import FederationError, UnsupportedError
-from graphsilo.evaluate.significance import gap_closed
-from graphsilo.evaluate.significance import paired_errors
+from graphsilo.evaluate.significance import gap_closed, paired_errors
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.predict import predict
