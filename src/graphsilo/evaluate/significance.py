@@ -178,8 +178,8 @@ def paired_errors(
 ) -> dict[str, float]:
     """Standard errors of the difference of two models' scores over which items are tested, the same for both.
 
-    As of ``evaluate.spread.item_errors``, with what an item moves one score by less what it moves the other by: items that both answer
-    alike move accuracy by nothing.
+    As of ``evaluate.spread.item_errors``, with what an item moves one score by less what it moves the other by: items
+    that both answer alike move accuracy by nothing.
 
     Args:
         labels: [n] true classes.
