@@ -245,9 +245,12 @@ def test_a_silo_that_does_not_train_alone_costs_the_row_and_not_the_run(
 
 def test_what_silos_say_they_hold_is_told_and_bounded(sites: Any, tmp_path: Path) -> None:
     """The weight of a silo's models is bounded by its card, which nobody else can check."""
-    participants = remote_participants(
-        sites.config(), "test", RemoteSites(sites.transport, sites.clients, "weights").cards()
-    )
+    cards = RemoteSites(sites.transport, sites.clients, "weights").cards()
+    graphs = {client: {**card, "counts": {**card["counts"], "graphs": 7}} for client, card in cards.items()}
+    collection = remote_participants(sites.config(), "test", graphs)
+    assert {row["nodes"] for row in collection.cut["per_client"]} == {7}  # of a collection graphs are weighed
+    assert (collection.cut["items"], collection.data["graphs"]) == ("graphs", 7 * len(cards))
+    participants = remote_participants(sites.config(), "test", cards)
     held = [row["nodes"] for row in participants.cut["per_client"]]
     text, is_warning = weights(participants, {})
     assert not is_warning

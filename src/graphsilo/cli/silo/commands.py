@@ -88,7 +88,8 @@ def export(
     root = {} if data_root is None else {"data.root": str(data_root.expanduser())}
     chosen = load_config(config, overrides=root, assignments=assignments or [])
     written = write_silos(chosen, out.expanduser())
-    grid = table("silo", "nodes", "train", "val", "test", "size", numbers=range(1, 6))
+    kind = "graphs" if written[0][1].schema.task == "graph" else "nodes"
+    grid = table("silo", kind, "train", "val", "test", "size", numbers=range(1, 6))
     for folder, held in written:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         items = held.seen.items

@@ -79,13 +79,15 @@ def remote_participants(
     task: Task = config.task or schema.task
     schema = Schema(**{**asdict(schema), "task": task})
     rows = []
+    held = {name: sum(card["counts"][name] for card in cards.values()) for name in ("graphs", "nodes", "edges")}
+    items = "graphs" if held["graphs"] else "nodes"  # of a collection whole graphs are weighed and scored
     for client, card in cards.items():
         counts = card["counts"]
         rows.append(
             {
                 "client": client,
                 "silo": card["name"],
-                "nodes": counts["nodes"],
+                "nodes": counts[items],
                 "edges": counts["edges"],
                 **{kind: counts.get(kind, 0) for kind in ("train", "val", "test")},
             }
@@ -100,8 +102,7 @@ def remote_participants(
         notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
     data = {
         "name": name,
-        "nodes": sum(row["nodes"] for row in rows),
-        "edges": sum(row["edges"] for row in rows),
+        **{name: number for name, number in held.items() if number or name != "graphs"},
         "features": schema.num_features,
         "classes" if task in CLASS_TASKS or task == "link" else "targets": schema.num_classes,
     }
@@ -116,7 +117,7 @@ def remote_participants(
         num_holders=len(cards) + len(without),
         data=data,
         data_hash=digest,
-        cut={"items": "nodes", "per_client": rows},
+        cut={"items": items, "per_client": rows},
         cut_hash=digest,
         has_edge_weights=any(card["weighted"] for card in cards.values()),
         notes=notes,
