@@ -56,6 +56,7 @@ INKS = (
 )
 """The reports' names of colours that are no series', as those of the site."""
 NOT_YET = "–"
+ONE_SEED = "of these one seed"
 
 
 Cells: TypeAlias = "dict[str, str]"
@@ -82,7 +83,10 @@ class Section:
             old = kept.lines.get(place, mine)
             fewer = int(mine["seeds"] or 0) < int(old["seeds"] or 0)
             both[place] = {
-                name: old[name] if not mine[name] or (fewer and name in OF_SEEDS) else mine[name] for name in KEPT
+                name: old[name]
+                if not mine[name] or (fewer and name in OF_SEEDS) or _agree(old[name], mine[name])
+                else mine[name]
+                for name in KEPT
             }
         return Section(
             list(dict.fromkeys([*kept.cuts, *self.cuts])), list(dict.fromkeys([*kept.commits, *self.commits])), both
@@ -265,7 +269,7 @@ def style() -> str:
 def coverage(sections: Mapping[str, Section]) -> Iterator[str]:
     """How many printed scores of each paper are measured here and how they stand to the print, and why others are not;
     in Markdown."""
-    words = ("measured", f"within {WITHIN:g} points", "above", "below", "no data", "no method")
+    words = ("measured", ONE_SEED, f"within {WITHIN:g} points", "above", "below", "no data", "no method")
     yield f"| paper | printed | {' | '.join(words)} | not run, and why |\n|---|{'---:|' * (len(words) + 1)}---|"
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for cell in reproduced.cells():
@@ -274,6 +278,15 @@ def coverage(sections: Mapping[str, Section]) -> Iterator[str]:
         numbers = [str(counts.pop(word, 0)) for word in ("printed", *words)]
         why = "; ".join(f"{count}: {text}" for text, count in counts.most_common())
         yield f"| {paper} | {' | '.join(numbers)} | {why or NOT_YET} |"
+
+
+def _agree(old: str, new: str) -> bool:
+    """Whether numbers are the same but for how what is recorded was rounded."""
+    found, again = (NUMBER.fullmatch(text) for text in (old, new))
+    if found is None or again is None or found["of"] != again["of"]:
+        return old == new
+    pairs = zip(found.group("mean", "spread"), again.group("mean", "spread"), strict=True)
+    return all(one == other or (one and other and abs(float(one) - float(other)) < 5e-4) for one, other in pairs)
 
 
 def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]:
@@ -285,7 +298,8 @@ def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]
     cells = section.lines.get((cell.label, cell.path.replace("_", " ").replace(".", ", ")))
     if cells and cells["ours"]:
         gap = number(cells["ours"])[0] - metric_of(cell.path).factor * cell.printed.mean
-        return ["measured", f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"]
+        stands = f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"
+        return ["measured", stands, *([ONE_SEED] if cells["seeds"] == "1" else [])]
     if description.is_large(cell.printed.data):
         return ["no data"]
     return [ON_ITS_PAGE.get(cell.printed.paper) or _reasons().get((cell.row, cell.label), "not run yet")]
