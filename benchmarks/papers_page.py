@@ -244,6 +244,7 @@ def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None]
             and name in printed - {*NOT_FEDERATED}
             and paper not in name
             and any(cells[t] for t in theirs)
+            and (mine == "published" or cells["seeds"] != "1")  # the best of many single seeds is best by chance
         }
         own = section.lines.get((paper, score), {}).get(mine, "")
         found.append(number(own)[0] - max(others.values()) if own and others else None)
