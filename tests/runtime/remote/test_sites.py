@@ -500,7 +500,7 @@ def test_who_refuses_counts_as_no_participant_and_costs_no_reference(sites: Any,
         assert [each["participants"] for each in found["seeds"][0]["rounds"]] == [2, 2]
         assert [each["client"] for each in found["seeds"][0]["clients"] if each["test"]] == [0, 2]
     assert tree["references"]["local"]["accuracy"]["mean"] == row["summary"]["test"]["accuracy"]["mean"]
-    (told,) = [text for text in tree["warnings"] if text.startswith("the reference 'local': client 'south' failed in")]
+    (told,) = [text for text in tree["warnings"] if text.startswith("the reference 'local': client 'south' refused in")]
     assert told.endswith("its owner says no)")
     settings["method__min_clients"] = 3
     with pytest.raises(FederationError, match=r"3 clients have to take part, 2 do: .*, or lower method\.min_clients\."):
