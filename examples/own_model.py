@@ -1,8 +1,8 @@
 """GraphConv (Morris et al., AAAI 2019): H' = A H W_n + H W_s + b. A complete backbone."""
 
 import graphsilo
+from graphsilo.models.backbones.sage import SageLayer
 from graphsilo.models.registry import register
-from graphsilo.models.sage import SageLayer
 from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
@@ -32,15 +32,15 @@ class GraphConv(StackedModel):
         return view.cached(("graphconv plan", depth), make)
 
 
-ENTRY = ModelEntry(
-    "graphconv",
-    "the sum of the neighbours beside the node itself",
-    "Morris et al., Weisfeiler and Leman Go Neural, AAAI 2019",
-    GraphConvSettings,
-    f"{__name__}:GraphConv",
+BACKBONE = ModelEntry(
+    name="graphconv",
+    summary="the sum of the neighbours beside the node itself",
+    paper="Morris et al., Weisfeiler and Leman Go Neural, AAAI 2019",
+    settings=GraphConvSettings,
+    network=GraphConv,
 )
 
 if __name__ == "__main__":
-    register(ENTRY)
+    register(BACKBONE)
     for model in ("gcn", "graphconv"):
         print(model, graphsilo.run(clients=5, model=model, rounds=20).accuracy())

@@ -72,14 +72,14 @@ def test_the_own_model_runs_and_is_explained(monkeypatch, small):
     module = example("own_model")
     monkeypatch.setitem(sys.modules, "own_model", module)
     monkeypatch.setattr(registry, "_ADDED", {})
-    registry.register(module.ENTRY)
+    registry.register(module.BACKBONE)
     try:
         result = run(small(model__name="graphconv"))
         assert result.tree["config"]["model"]["name"] == "graphconv"
         with pytest.raises(ConfigError, match=r"model\.dropout"):
             run(small(model__name="graphconv", model__dropout=2.0))
         with pytest.raises(ConfigError, match="already"):
-            registry.register(replace(module.ENTRY, name="gcn"))
+            registry.register(replace(module.BACKBONE, name="gcn"))
     finally:
         registry._registry.cache_clear()
 

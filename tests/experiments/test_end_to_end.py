@@ -192,7 +192,7 @@ def test_every_rule_for_graphs(molecules, rule):
         }
     )  # fmt: skip
     if rule == "features":  # each node's are one of several kinds
-        with pytest.raises(PartitionError, match="it is 0.125 for all 40 graphs of rings"):
+        with pytest.raises(PartitionError, match=r"it is 0\.125 for all 40 graphs of rings"):
             run(config)
         return
     assert run(config).tree["partition"]["rule"] == rule

@@ -6,4 +6,4 @@ import own_model
 
 from graphsilo.models.registry import register
 
-register(own_model.ENTRY)
+register(own_model.BACKBONE)

@@ -47,7 +47,7 @@ def test_link_task_gives_embeddings(make_graph) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedError, match=r"'sgc' has no graph task; models that do: mlp, gcn"):
+    with pytest.raises(UnsupportedError, match=r"'sgc' has no graph task; models that do: classic, gat, gcn"):
         build("sgc", num_features=5, num_classes=3, task="graph", seed=0)
     with pytest.raises(ConfigError, match="exactly one"):
         build("gcn", num_features=5, num_classes=3)

@@ -11,6 +11,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.models import registry
+from graphsilo.models.backbones.mlp import MLP
 from graphsilo.models.registry import ModelEntry, entry, names, resolve
 from graphsilo.models.settings import ModelSettings
 from graphsilo.settings import setting
@@ -19,7 +20,7 @@ from graphsilo.settings.words import rows
 
 def test_importing_the_list_imports_no_torch() -> None:
     code = (
-        "import sys, graphsilo.models as m; m.names(); m.resolve('gcn', {'hidden': 32}); m.pool('opfgl');"
+        "import sys, graphsilo.models as m; [m.listing(name).summary for name in m.names()]; m.pool('opfgl');"
         "print('torch' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -50,7 +51,9 @@ class OtherSettings(ModelSettings):
     width: int = setting(3, "a width", ge=1)
 
 
-OTHER = ModelEntry("other", "a model from elsewhere", "nobody, 2024", OtherSettings, "graphsilo.models.mlp:MLP")
+OTHER = ModelEntry(
+    name="other", summary="a model from elsewhere", paper="nobody, 2024", settings=OtherSettings, network=MLP
+)
 
 
 def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.models import GraphTensors
-from graphsilo.models.gcn import GCN
+from graphsilo.models.backbones.gcn import GCN
 from graphsilo.models.stack import StackedModel, plain
 from graphsilo.random import generator
 from kit.backbones import DOUBLE, IDS, VARIANTS, made, shaken

@@ -61,7 +61,7 @@ def models(incomplete: str) -> Offers:
     from graphsilo import models as backbones
 
     pools = ((pool, "different models, dealt out to clients") for pool in backbones.pools())
-    return _beginning(incomplete, [*((name, backbones.entry(name).summary) for name in backbones.names()), *pools])
+    return _beginning(incomplete, [*((name, backbones.listing(name).summary) for name in backbones.names()), *pools])
 
 
 def scenarios(incomplete: str) -> Offers:

@@ -39,9 +39,10 @@ def explain_command(name: str) -> None:
     from graphsilo.federation.absent import missing
     from graphsilo.models import registry as backbones
 
+    networks = [known for model in backbones.names() for known in (model, *backbones.listing(model).aliases)]
     kinds: list[tuple[Iterable[str], Callable[[str], None]]] = [
         (registry.names(), _explain_method),
-        ([known for model in backbones.names() for known in (model, *backbones.entry(model).aliases)], _explain_model),
+        (networks, _explain_model),
         ([rule.name for rule in rules()] + [rule.name for rule in graph_rules()], _explain_rule),
         ([name for item in catalog.names() for name in (item.name, *item.aliases)], _explain_data),
         (SCENARIOS, _explain_scenario),

@@ -76,7 +76,7 @@ def models() -> None:
 
     grid = table("model", "what it is", "tasks")
     for name in backbones.names():
-        item = backbones.entry(name)
+        item = backbones.listing(name)
         known = ", ".join((item.name, *item.aliases))
         grid.add_row(known, item.summary, ", ".join(item.tasks))
     show(grid)

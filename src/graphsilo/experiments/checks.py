@@ -71,7 +71,7 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
     """
     task = config.task or "node"
     for name, options in model_entries(config) if method.backbone else ():
-        if name not in config.find_own("model") and task in models.entry(name).tasks:
+        if name not in config.find_own("model") and task in models.listing(name).tasks:
             model = models.build(
                 name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"),
                 schema=Schema(task, 1, 2, relations=("any",)), **options,
@@ -154,14 +154,14 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"run.precision out."
         )
     for spec in simulation.models.values():
-        tasks = models.entry(spec.name).tasks
+        tasks = models.listing(spec.name).tasks
         if simulation.task not in tasks:
-            able = [name for name in models.names() if simulation.task in models.entry(name).tasks]
+            able = [name for name in models.names() if simulation.task in models.listing(name).tasks]
             raise UnsupportedError(
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
-        entry = models.entry(spec.name)
+        entry = models.listing(spec.name)
         models.check_relations(entry, simulation.schema.relations)
         if entry.relational and method.makes_graphs:
             raise UnsupportedError(
@@ -238,8 +238,8 @@ def _check_weights(method: Method, simulation: Participants) -> None:
             f"take them: {', '.join(able)}. {advice}"
         )
     for spec in simulation.models.values():
-        if not models.entry(spec.name).edge_weights:
-            able = [name for name in models.names() if models.entry(name).edge_weights]
+        if not models.listing(spec.name).edge_weights:
+            able = [name for name in models.names() if models.listing(name).edge_weights]
             raise UnsupportedError(
                 f"the edges have weights, and model '{spec.name}' knows none: they would be ignored. Models that take "
                 f"them: {', '.join(able)}. {advice}"
@@ -254,7 +254,7 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
     Raises:
         UnsupportedError: They do not; names the client and what it takes.
     """
-    if not any(models.entry(spec.name).keeps for spec in simulation.models.values()):
+    if not any(models.listing(spec.name).keeps for spec in simulation.models.values()):
         return
     from graphsilo.models.footprint import propagated_bytes
 
@@ -266,7 +266,7 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
             filled = matrix.nnz / max(1, matrix.shape[0] * matrix.shape[1]) if sp.issparse(matrix) else 1.0
             needed[silo.client] = propagated_bytes(
                 spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
-                density=filled, views=_views(silo, settings, whole=models.entry(spec.name).keeps != "relations"),
+                density=filled, views=_views(silo, settings, whole=models.listing(spec.name).keeps != "relations"),
                 relations=len(silo.schema.relations), fan_out=getattr(settings, "fan_out", 0),
             )  # fmt: skip
             if spec.precision == "bfloat16":

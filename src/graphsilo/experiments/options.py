@@ -20,7 +20,7 @@ def spell_name(section: str, name: str) -> str:
         if section == "data":
             return catalog.entry(name).name
         if section == "model":
-            return models.entry(name).name
+            return models.listing(name).name
         if section == "method":
             return registry.resolve_name(name)
     except ConfigError:

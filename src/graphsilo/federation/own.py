@@ -260,10 +260,9 @@ def class_at(module: str, name: str, file: str) -> Any:
 
 def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
     """Modules and names under which a thing may be found, the likeliest first."""
-    near = {Method: "client", partition.Rule: "cut", Metric: "counts"}
+    near = {Method: "client", ModelEntry: "network", partition.Rule: "cut", Metric: "counts"}
     owner = getattr(thing, near.get(type(thing), ""), thing)
-    own = thing.path.partition(":")[0] if isinstance(thing, ModelEntry) else getattr(owner, "__module__", None)
-    for name in dict.fromkeys((own, SESSION)):
+    for name in dict.fromkeys((getattr(owner, "__module__", None), SESSION)):
         module = sys.modules.get(str(name))
         if module is not None:
             if hasattr(thing, "__qualname__"):

@@ -14,8 +14,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.models.base import Model
 from graphsilo.models.finished import dense_layers
-from graphsilo.models.registry import entry
-from graphsilo.models.settings import BUILT_IN
+from graphsilo.models.registry import built_in, listing
 from graphsilo.random import generator
 from graphsilo.training.local import tensors_of
 
@@ -59,7 +58,7 @@ def portable_network(client: ClientBase[Any], view: str) -> list[dict[str, Any]]
     found = client.network_of(view) if _says_what_it_predicts_by(type(client)) else None
     spec, schema = client.context.model, client.silo.schema
     like = None
-    if found is not None and entry(spec.name) in BUILT_IN:
+    if found is not None and listing(spec.name).name in built_in():
         wide = replace(schema, num_classes=found.model.num_classes)
         like = build_model(spec, wide, generator(0, "model"), client.context.device)
     if (

@@ -6,20 +6,19 @@ importing anything, so that it needs no torch; using a method imports it.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import functools
 import importlib
 import importlib.util
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest
+from graphsilo.listed import find_files, read_listing
 from graphsilo.types import CLASS_TASKS, TARGET_TASKS, Task
 
 if TYPE_CHECKING:
@@ -275,22 +274,12 @@ def _check_method(loaded: Any, name: str) -> Method:
 def _entries() -> Mapping[str, tuple[Listing, str]]:
     """What the package's own methods say, and their modules' names, by name. Files that begin with ``_`` are none."""
     found: dict[str, tuple[Listing, str]] = {}
-    for path, module in _files(_FOLDER):
+    for path, module in find_files(_FOLDER):
         listing = _read(path)
         if listing.name in found:
             raise ConfigError(f"{path}: there are two methods with the name '{listing.name}'.")
         found[listing.name] = (listing, module)
     return found
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith((".", "_")):
-            continue
-        if path.suffix == ".py":
-            yield path, path.stem
-        elif (path / "__init__.py").is_file():
-            yield path / "__init__.py", path.name
 
 
 def _find(module: str) -> str | None:
@@ -301,45 +290,7 @@ def _find(module: str) -> str | None:
     return spec.origin if spec else None
 
 
-_STATEMENT = re.compile(r"^(\w+ = )?METHOD\b[^=\n]*= ", re.MULTILINE)
-_LITERALS = frozenset(field.name for field in dataclasses.fields(Listing)) - {"source"}
-
-
 @functools.cache
 def _read(path: Path) -> Listing:
-    """The literals of a file's ``METHOD = Method(...)``. Only what stands from there on is parsed: it is the end.
-    ``__doc__`` is the text that the file begins with.
-
-    Raises:
-        ConfigError: There is no such statement, or one of these arguments is no literal. Names the line.
-    """
     wanted = "a method's file says METHOD = Method(about=__doc__, name=..., config=..., client=..., server=...)"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); {wanted}.") from None
-    found = _STATEMENT.search(text)
-    if found is None:
-        raise ConfigError(f"{path}: there is no METHOD; {wanted}. A file that is no method begins with an underscore.")
-    before = text.count("\n", 0, found.start())
-    try:
-        call = ast.parse(text[found.start() :]).body[0].value  # type: ignore[attr-defined]
-    except SyntaxError as error:
-        raise ConfigError(f"{path}, line {before + (error.lineno or 1)}: {error.msg}; {wanted}.") from None
-    if not isinstance(call, ast.Call):
-        raise ConfigError(f"{path}, line {before + 1}: METHOD is no call; {wanted}.")
-    values: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg == "about" and ast.unparse(keyword.value) == "__doc__":
-            values["about"] = "".join(text.split('"""', 2)[1:2])
-        elif keyword.arg in _LITERALS:
-            try:
-                values[keyword.arg] = ast.literal_eval(keyword.value)
-            except ValueError:
-                raise ConfigError(
-                    f"{path}, line {before + keyword.value.lineno}: '{keyword.arg}' must be written out, since methods "
-                    f"are listed without being imported; `{ast.unparse(keyword.value)}` came."
-                ) from None
-    if not values.get("name"):
-        raise ConfigError(f"{path}, line {before + 1}: METHOD says no name; {wanted}.")
-    return Listing(**values)
+    return read_listing(path, "METHOD", Listing, wanted)

@@ -26,8 +26,8 @@ from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
+from graphsilo.models.backbones.gin import BatchNorm
 from graphsilo.models.base import Dense
-from graphsilo.models.gin import BatchNorm
 from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import kd, likeness

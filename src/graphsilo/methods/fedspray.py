@@ -26,8 +26,8 @@ from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient, client_weight
+from graphsilo.models.backbones.mlp import MLP
 from graphsilo.models.base import Dense, Model
-from graphsilo.models.mlp import MLP
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import Name
 from graphsilo.settings import WIDEST

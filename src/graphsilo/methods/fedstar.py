@@ -13,7 +13,7 @@ from graphsilo.federation.core_client import CoreClient, core_of
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
-from graphsilo.models.gin_ends import FedStarGIN
+from graphsilo.models.backbones.gin_fedstar import FedStarGIN
 
 
 class FedStarConfig(fedavg.FedAvgConfig):

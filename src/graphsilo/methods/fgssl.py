@@ -27,8 +27,8 @@ from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
+from graphsilo.models.backbones.gat import softmax
 from graphsilo.models.base import borrow
-from graphsilo.models.gat import softmax
 from graphsilo.models.operators import Operator
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.training.local import Teacher

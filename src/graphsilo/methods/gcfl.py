@@ -54,7 +54,7 @@ class GCFLConfig(fedavg.FedAvgConfig):
     )  # fmt: skip
 
     def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
-        if schema.task != "graph" or models.class_of(model).core:
+        if schema.task != "graph" or models.entry(model).network.core:
             return ""
         return (
             f"the model {model} has no layers at its ends that clients keep to themselves: they share everything, and "

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.models.registry import entry, names, resolve
-from graphsilo.models.settings import BUILT_IN, ModelEntry, ModelSettings
+from graphsilo.models.registry import built_in, entry, listing, names, resolve
+from graphsilo.models.settings import ModelEntry, ModelListing, ModelSettings
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ __all__ = [
     "GraphTensors",
     "Model",
     "ModelEntry",
+    "ModelListing",
     "ModelSettings",
     "View",
     "build",
+    "built_in",
     "check_relations",
     "entry",
+    "listing",
     "names",
     "pool",
     "pools",
@@ -40,9 +43,8 @@ _LAZY = {
     "View": "graphsilo.models.view",
     "pool": "graphsilo.models.model_pools",
     "pools": "graphsilo.models.model_pools",
-    **{item.path.partition(":")[2]: item.path.partition(":")[0] for item in BUILT_IN},
 }
-"""Modules of what few need, or what needs torch: of names above, and of every backbone."""
+"""Modules of what few need, or what needs torch, of the names above."""
 
 
 def __getattr__(name: str) -> Any:
@@ -53,13 +55,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])
-
-
-def class_of(model: str) -> type[Model]:
-    """The class of a model in the list."""
-    module, _, attribute = entry(model).path.partition(":")
-    kind: type[Model] = getattr(importlib.import_module(module), attribute)
-    return kind
 
 
 def build(
@@ -105,12 +100,12 @@ def build(
     values = {} if isinstance(model, str) else model.as_dict()
     settings, found = resolve(name, {**values, **overrides}), entry(name)
     if task not in found.tasks:
-        able = ", ".join(other for other in names() if task in entry(other).tasks)
+        able = ", ".join(other for other in names() if task in listing(other).tasks)
         raise UnsupportedError(f"model '{found.name}' has no {task} task; models that do: {able}.")
     check_relations(found, () if schema is None else schema.relations)
     outputs_of = embedding_dim if task == "link" else num_classes
     given = {"schema": schema} if found.relational else {}
-    built = class_of(name).from_settings(settings, num_features, outputs_of, task, **given)
+    built = found.network.from_settings(settings, num_features, outputs_of, task, **given)
     if generator is None:
         from graphsilo.random import generator as named
 
@@ -121,7 +116,7 @@ def build(
     return built
 
 
-def check_relations(model: ModelEntry, relations: Sequence[str]) -> None:
+def check_relations(model: ModelListing, relations: Sequence[str]) -> None:
     """Refuse a model that reads tables of links where there are none.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsilo.data.sources.sizes import dense_bytes
 from graphsilo.models.operators import SPARSE_COST
-from graphsilo.models.registry import entry, resolve
+from graphsilo.models.registry import listing, resolve
 
 _DENSE_FROM = 0.25
 
@@ -48,7 +48,7 @@ def propagated_bytes(
         >>> propagated_bytes("gamlp", {"hops": 3}, nodes=2_400_000, edges=60_000_000, features=100)
         2880000000
     """
-    keeps = entry(model).keeps
+    keeps = listing(model).keeps
     if not keeps or not nodes:
         return 0
     density = min(density, 1 - 1e-12)

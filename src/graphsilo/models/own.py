@@ -21,10 +21,10 @@ from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.models.base import Model
 from graphsilo.models.generated import RelinkedView
 from graphsilo.models.precision import widen
-from graphsilo.models.settings import ModelEntry, ModelSettings
+from graphsilo.models.settings import ModelEntry, ModelListing, ModelSettings
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.signatures import parameters_of, settings_of
-from graphsilo.types import NODE_TASKS, Task
+from graphsilo.types import Task
 
 INPUTS = ("in_channels", "in_features", "num_features", "inputs", "input_dim", "in_dim", "in_feats")
 OUTPUTS = ("out_channels", "out_features", "num_classes", "outputs", "output_dim", "out_dim", "out_feats")
@@ -57,8 +57,8 @@ def entry_of(name: str, made_by: Callable[..., Any]) -> ModelEntry:
     settings.factory, settings.widths = staticmethod(made_by), widths
     said = inspect.cleandoc(made_by.__doc__ or "")  # not what a base class says of itself
     summary = (said or "a module of your own").splitlines()[0].rstrip(".")
-    path = f"{__name__}:{OwnModel.__name__}"
-    return ModelEntry(name, summary, "your own", settings, path, (*NODE_TASKS, "link", "graph"), edge_weights=True)
+    about = ModelListing(name=name, summary=summary, paper="your own", graphs=True, edge_weights=True)
+    return ModelEntry(**vars(about), settings=settings, network=OwnModel)
 
 
 def _widths(made_by: Callable[..., Any], what: str) -> tuple[str, str]:

@@ -1,17 +1,21 @@
-"""The list of models. Imports no torch: the command line reads it.
+"""Which backbones exist: a file each in ``graphsilo/models/backbones``, which ends with ``BACKBONE = ModelEntry(...)``.
 
-A package may add models through the entry point group ``graphsilo.models``, each entry point naming a ModelEntry.
+Listing reads that statement's literals and imports no torch; using a backbone imports its file. A package may add
+some through the entry point group ``graphsilo.models``, each entry point naming a ModelEntry.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.models.settings import BUILT_IN, ModelEntry, ModelSettings
+from graphsilo.listed import find_files, read_listing
+from graphsilo.models.settings import ModelEntry, ModelListing, ModelSettings
 
 GROUP = "graphsilo.models"
 
@@ -25,7 +29,7 @@ def register(item: ModelEntry) -> ModelEntry:
     Raises:
         ConfigError: A model of graphsilo has its name.
     """
-    if any(item.name == known.name for known in BUILT_IN):
+    if item.name in built_in():
         raise ConfigError(f"there is a model '{item.name}' already; give yours another name.")
     _ADDED[item.name] = item
     _registry.cache_clear()
@@ -55,13 +59,26 @@ def list_added() -> tuple[str, ...]:
 
 
 @functools.cache
-def _registry() -> dict[str, ModelEntry | importlib.metadata.EntryPoint]:
+def built_in() -> Mapping[str, ModelListing]:
+    """Graphsilo's own, by name."""
+    return {item.name: item for item in _modules().values()}
+
+
+@functools.cache
+def _modules() -> Mapping[str, ModelListing]:
+    wanted = "a backbone's file says BACKBONE = ModelEntry(name=..., summary=..., paper=..., settings=..., network=...)"
+    files = find_files(Path(__file__).with_name("backbones"))
+    return {module: read_listing(path, "BACKBONE", ModelListing, wanted) for path, module in files}
+
+
+@functools.cache
+def _registry() -> Mapping[str, ModelListing | importlib.metadata.EntryPoint]:
     """Every name and alias. Entry points are listed without importing their package."""
-    known: dict[str, ModelEntry | importlib.metadata.EntryPoint] = {}
+    known: dict[str, ModelListing | importlib.metadata.EntryPoint] = {}
     for point in importlib.metadata.entry_points(group=GROUP):
         known[point.name.lower()] = point
     # Built-in names win: a package cannot replace a model that published numbers refer to.
-    for item in (*_ADDED.values(), *BUILT_IN):
+    for item in (*_ADDED.values(), *built_in().values()):
         for name in (item.name, *item.aliases):
             known[name] = item
     return known
@@ -69,13 +86,12 @@ def _registry() -> dict[str, ModelEntry | importlib.metadata.EntryPoint]:
 
 def names() -> tuple[str, ...]:
     """Every model's name, built-in ones first; aliases are left out."""
-    built_in = tuple(item.name for item in BUILT_IN)
-    others = sorted(name for name, item in _registry().items() if not isinstance(item, ModelEntry) or name in _ADDED)
-    return (*built_in, *others)
+    points = {name for name, item in _registry().items() if not isinstance(item, ModelListing)}
+    return (*built_in(), *sorted({*points, *_ADDED}))
 
 
-def entry(name: str) -> ModelEntry:
-    """The list's line for a name or alias, in any case; ``-`` and ``_`` are the same.
+def listing(name: str) -> ModelListing:
+    """What is known of a backbone without importing one of graphsilo's; a name or alias, ``-`` and ``_`` the same.
 
     Raises:
         ConfigError: Nothing is known by this name, or a package's entry point is not a ModelEntry.
@@ -84,7 +100,7 @@ def entry(name: str) -> ModelEntry:
     found = known.get(name) or known.get(name.lower()) or known.get(name.lower().replace("-", "_"))
     if found is None:
         raise ConfigError(f"unknown model '{name}'; {nearest(name, known)}")
-    if isinstance(found, ModelEntry):
+    if isinstance(found, ModelListing):
         return found
     loaded = found.load()
     if not isinstance(loaded, ModelEntry):
@@ -92,6 +108,20 @@ def entry(name: str) -> ModelEntry:
             f"the entry point '{found.name}' of group {GROUP} must name a graphsilo.models.ModelEntry; "
             f"'{found.value}' is a {type(loaded).__name__}."
         )
+    return loaded
+
+
+def entry(name: str) -> ModelEntry:
+    """A backbone by its name or alias; imports it.
+
+    Raises:
+        ConfigError: As ``listing``.
+    """
+    found = listing(name)
+    if isinstance(found, ModelEntry):
+        return found
+    module = next(module for module, item in _modules().items() if item is found)
+    loaded: ModelEntry = importlib.import_module(f"{__package__}.backbones.{module}").BACKBONE
     return loaded
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from graphsilo.errors import ConfigError
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods.fedavg import FedAvgConfig
-from graphsilo.models.registry import entry
+from graphsilo.models.registry import listing
 from graphsilo.types import Task
 
 
@@ -52,7 +52,7 @@ class FedGLConfig(FedAvgConfig):
 
     def check_model(self, model: str, depth: int, task: Task) -> None:
         super().check_model(model, depth, task)
-        if self.graph_weight > 0 and not entry(model).edge_weights:
+        if self.graph_weight > 0 and not listing(model).edge_weights:
             raise ConfigError(
                 f"FedGL's links between nodes with like embeddings have weights, and model {model} knows none. Use "
                 f"--model gcn, or --set method.graph_weight=0."

@@ -76,7 +76,7 @@ def test_the_example_is_quiet():
 
 @pytest.mark.slow
 def test_a_run_over_flower_gives_the_numbers_of_one_process(given, tmp_path, start_federation):
-    """With secure sums: three silos with a supervisor and a worker each, a SuperNode before each, the template's app."""
+    """With secure sums: three silos with a supervisor and a worker each, SuperNodes before them, the template's app."""
     masked = {"run": {**CONFIG["run"], "secure_sums": True}, "evaluation": {"report": "federation"}}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({**CONFIG, **masked}))
 

@@ -6,13 +6,28 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, draw_uniform, layer_widths
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout, relu_dropout
 from graphsilo.models.operators import SparseOperator
+from graphsilo.models.settings import MOST, LayeredSettings, ModelEntry, check_heads
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GATSettings(LayeredSettings):
+    """Settings of ``gat``."""
+
+    heads: int = setting(1, "attention heads of each hidden layer, side by side; they share its width", ge=1)
+    output_heads: int = setting(1, "attention heads of the output layer, averaged", ge=1, le=MOST)
+    attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
+    negative_slope: float = setting(0.2, "slope of the scores' LeakyReLU below 0", ge=0)
+    activation: Literal["relu", "elu"] = setting("relu", "activation of hidden layers")
+
+    _heads_share = model_validator(mode="after")(check_heads)
 
 
 class GATLayer(nn.Module):
@@ -128,3 +143,13 @@ def softmax(scores: Tensor, target: Tensor, count: int) -> Tensor:
     highest = empty.scatter_reduce(0, places, scores.detach(), "amax", include_self=False)
     weights = (scores - highest.index_select(0, target)).exp()
     return weights / empty.index_add(0, target, weights).index_select(0, target)
+
+
+BACKBONE = ModelEntry(
+    name="gat",
+    summary="neighbours weighted by learned attention",
+    paper="Veličković et al., Graph Attention Networks, ICLR 2018",
+    settings=GATSettings,
+    network=GAT,
+    graphs=True,
+)

@@ -10,8 +10,16 @@ from torch import Tensor, nn
 
 from graphsilo.models.base import Layer, Weights, draw_uniform
 from graphsilo.models.precision import widen
+from graphsilo.models.settings import MOST, HiddenSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class SIGNSettings(HiddenSettings):
+    """Settings of ``sign``."""
+
+    hops: int = setting(3, "propagation steps L; levels 0 to L stand side by side", ge=0, le=MOST)
 
 
 class HopLinear(Layer):
@@ -66,3 +74,14 @@ class SIGN(StackedModel):
 
     def plan(self, view: View, depth: int) -> Plan:
         return feature_plan(view, depth, ("sign", self.hops), lambda: view.hops(self.hops))
+
+
+BACKBONE = ModelEntry(
+    name="sign",
+    summary="an MLP on the propagation levels side by side",
+    paper="Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
+    settings=SIGNSettings,
+    network=SIGN,
+    edge_weights=True,
+    keeps="levels",
+)

@@ -8,8 +8,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphsilo.models.base import Dense, Layer, Pooling, Readout, Weights
+from graphsilo.models.settings import LayeredSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class SAGESettings(LayeredSettings):
+    """Settings of ``sage``."""
+
+    unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
 
 
 class SageLayer(Layer):
@@ -76,3 +84,15 @@ class SAGE(StackedModel):
 
 def _unit_rows(values: Tensor) -> Tensor:
     return F.normalize(values.relu(), dim=1)
+
+
+BACKBONE = ModelEntry(
+    name="sage",
+    summary="GraphSAGE with mean aggregation",
+    paper="Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+    settings=SAGESettings,
+    network=SAGE,
+    graphs=True,
+    aliases=("graphsage",),
+    edge_weights=True,
+)

@@ -11,8 +11,18 @@ from torch import Tensor, nn
 from graphsilo.data.silos.silo import Schema
 from graphsilo.models.base import Dense, Layer, Pooling, Readout, Weights, draw_uniform
 from graphsilo.models.relations import relations_of
+from graphsilo.models.settings import LayeredSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class RGCNSettings(LayeredSettings):
+    """Settings of ``rgcn``."""
+
+    bases: int = setting(
+        0, "matrices of each layer that all relations' weights are mixed of; 0: each has its own", ge=0
+    )
 
 
 class RGCNLayer(Layer):
@@ -102,3 +112,15 @@ class RGCN(StackedModel):
         if not self.bases:
             return super()._weights(count)
         return [weight for layer in self.layers for weight in layer.mixed()][:count]  # type: ignore[operator]
+
+
+BACKBONE = ModelEntry(
+    name="rgcn",
+    summary="the mean over the links of each relation and direction, each with a weight of its own",
+    paper="Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, ESWC 2018",
+    settings=RGCNSettings,
+    network=RGCN,
+    graphs=True,
+    relational=True,
+    keeps="relations",
+)

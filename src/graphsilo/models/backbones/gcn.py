@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from graphsilo.models.settings import LayeredSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
+
+
+class GCNSettings(LayeredSettings):
+    """Settings of ``gcn``."""
 
 
 class GCN(StackedModel):
@@ -25,8 +30,12 @@ class GCN(StackedModel):
         return view.cached(("gcn plan", depth), make)
 
 
-class StackedSGC(GCN):
-    """What OpenFGL calls ``sgc``: SGConv layers with K = 1 each, ReLU and dropout between them, which is a GCN.
-
-    Kept under its own name so that its published numbers are not taken for SGC's; the true one is ``sgc``.
-    """
+BACKBONE = ModelEntry(
+    name="gcn",
+    summary="graph convolutions with the symmetrically normalised adjacency",
+    paper="Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
+    settings=GCNSettings,
+    network=GCN,
+    graphs=True,
+    edge_weights=True,
+)

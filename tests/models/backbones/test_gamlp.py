@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.models import GAMLP, GraphTensors, build
+from graphsilo.models import GraphTensors, build
+from graphsilo.models.backbones.gamlp import GAMLP
 
 DOUBLE = torch.float64
 ROWS = 10

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.errors import ConfigError
 from graphsilo.models import GraphTensors, build
+from graphsilo.models.backbones.gin_fedstar import FedStarGIN
 from graphsilo.models.encodings import structure_of
-from graphsilo.models.gin_ends import FedStarGIN
 from kit.backbones import DOUBLE, close, shaken
 
 NAMES = ["gin_gcfl", "gin_fedstar"]
@@ -103,8 +102,3 @@ def test_dropout_is_drawn_in_training_alone():
     model, data = model_of("gin_gcfl"), GraphTensors(graph(), dtype=DOUBLE)
     draws = torch.Generator().manual_seed(0)
     assert not torch.equal(model(data.full, draws), model(data.full))
-
-
-def test_nothing_to_encode_is_refused():
-    with pytest.raises(ConfigError, match=r"walks and model\.degrees are both 0"):
-        build("gin_fedstar", num_features=6, num_classes=2, seed=0, walks=0, degrees=0)

@@ -14,7 +14,21 @@ from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout
 from graphsilo.models.levels import times_levels
 from graphsilo.models.precision import keep_precision
+from graphsilo.models.settings import MLP_LAYERS, MOST, HiddenSettings, ModelEntry
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GAMLPSettings(HiddenSettings):
+    """Settings of ``gamlp``."""
+
+    hops: int = setting(3, "propagation steps L; levels 0 to L are weighed by attention", ge=0, le=MOST)
+    layers: int = setting(3, MLP_LAYERS, ge=2, le=MOST)
+    attention: Literal["jk", "recursive"] = setting("jk", "what a hop is compared with: all hops, or those before it")
+    score_activation: Literal["sigmoid", "relu", "leaky_relu"] = setting("sigmoid", "activation of the scores")
+    attention_dropout: float = setting(0.0, "share of hop weights set to 0 in training", ge=0, lt=1)
+    legacy_layout: bool = setting(False, "mix the nodes' scores as a release does; only to reproduce its numbers")
+
 
 _GAIN = math.sqrt(2.0)
 
@@ -159,3 +173,14 @@ class GAMLP(HeadedModel):
         if self.score_activation == "sigmoid":
             return scores.sigmoid()
         return scores.relu() if self.score_activation == "relu" else nn.functional.leaky_relu(scores, 0.2)
+
+
+BACKBONE = ModelEntry(
+    name="gamlp",
+    summary="an MLP on the propagation levels, weighed per node by attention",
+    paper="Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
+    settings=GAMLPSettings,
+    network=GAMLP,
+    edge_weights=True,
+    keeps="chained levels",
+)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from graphsilo.random import generator
-from kit.backbones import DOUBLE, Dense, close, copied, double, mlp
+from kit.backbones import DOUBLE, Dense, close, copied, double
 from kit.models import check, made, pyg
 
 
@@ -24,7 +24,7 @@ def test_appnp_that_only_teleports_is_an_mlp(dense: Dense) -> None:
 
 
 def test_pagerank_step_by_step_and_multiplied_out(dense: Dense) -> None:
-    from graphsilo.models.appnp import PageRank, pagerank
+    from graphsilo.models.backbones.appnp import PageRank, pagerank
     from graphsilo.models.operators import DenseOperator
 
     wanted = 0.7**2 * dense.step @ dense.step + 0.3 * (torch.eye(20) + 0.7 * dense.step)
@@ -39,11 +39,3 @@ def test_pagerank_step_by_step_and_multiplied_out(dense: Dense) -> None:
         close(pagerank(view, 2, 0.3).dense(), part)
     assert isinstance(pagerank(dense.data.view(np.array([3])), 10, 0.1), DenseOperator)
     assert isinstance(pagerank(dense.data.full, 1, 0.1), PageRank)
-
-
-def test_appnp_features(dense: Dense) -> None:
-    model = double("appnp_features")
-    level = dense.x
-    for _ in range(2):
-        level = 0.9 * dense.step @ level + 0.1 * dense.x
-    close(model(dense.data.full), mlp(list(model.layers), level))

@@ -10,7 +10,18 @@ from torch import Tensor, nn
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dropout import dropout as drop
 from graphsilo.models.precision import widen
+from graphsilo.models.settings import MOST, EvenSettings, ModelEntry
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GCNIISettings(EvenSettings):
+    """Settings of ``gcnii``."""
+
+    layers: int = setting(64, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
+    dropout: float = setting(0.6, "share of hidden activations set to 0 in training", ge=0, lt=1)
+    alpha: float = setting(0.1, "share of the first hidden layer in each convolution's input", ge=0, le=1)
+    theta: float = setting(0.5, "identity mapping: layer l uses log(theta / l + 1) of its weight", ge=0)
 
 
 class GCNII(HeadedModel):
@@ -77,3 +88,15 @@ class GCNII(HeadedModel):
             if self.activate:
                 hidden = drop(hidden.relu(), self.dropout, generator)
         return view.pool(hidden, self.pooling) if self.readout == "graph" else hidden
+
+
+BACKBONE = ModelEntry(
+    name="gcnii",
+    summary="deep graph convolutions with initial residual and identity mapping",
+    paper="Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
+    settings=GCNIISettings,
+    network=GCNII,
+    graphs=True,
+    aliases=("gcn2",),
+    edge_weights=True,
+)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from graphsilo.models.settings import MOST, LayeredSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class MLPSettings(LayeredSettings):
+    """Settings of ``mlp``."""
+
+    layers: int = setting(2, "linear layers; for graphs one more follows the pooling", ge=1, le=MOST)
 
 
 class MLP(StackedModel):
@@ -16,3 +24,14 @@ class MLP(StackedModel):
 
     def plan(self, view: View, depth: int) -> Plan:
         return feature_plan(view, depth, ("features",), lambda: [view.features()])
+
+
+BACKBONE = ModelEntry(
+    name="mlp",
+    summary="linear layers; sees no edge",
+    paper="structure-free baseline",
+    settings=MLPSettings,
+    network=MLP,
+    graphs=True,
+    edge_weights=True,
+)

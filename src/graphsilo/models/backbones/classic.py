@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,22 @@ from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout as drop
 from graphsilo.models.dropout import relu_dropout
+from graphsilo.models.settings import MOST, LayeredSettings, ModelEntry
 from graphsilo.models.view import Norm, View
+from graphsilo.settings import WIDEST, setting
+
+
+class ClassicSettings(LayeredSettings):
+    """Settings of ``classic``."""
+
+    head_counts: ClassVar[bool] = False
+    conv: Literal["gcn", "sage"] = setting("gcn", "graph convolution: symmetrically normalised, or SAGE's mean")
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(3, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
+    norm: Literal["none", "layer"] = setting(
+        "none", "normalisation before each ReLU; with six layers or more, layer wants method.lr near 0.003"
+    )
+    residual: bool = setting(True, "whether a linear map of each convolution's input is added to its output")
 
 
 class LayerNorm(nn.LayerNorm):
@@ -97,3 +112,15 @@ class Classic(HeadedModel):
             itself = hidden if rows is None else hidden.index_select(0, rows)
             hidden = relu_dropout(layer(block @ hidden, itself), self.dropout, generator)
         return view.pool(hidden, self.pooling) if self.readout == "graph" else hidden
+
+
+BACKBONE = ModelEntry(
+    name="classic",
+    summary="GCN or SAGE layers with normalisation, residual connections and dropout, to any depth",
+    paper="Luo, Shi and Wu, Classic GNNs are Strong Baselines, NeurIPS 2024",
+    settings=ClassicSettings,
+    network=Classic,
+    graphs=True,
+    aliases=("classic_gnn",),
+    edge_weights=True,
+)

@@ -1,17 +1,24 @@
-"""GINs between linear layers, for clients that keep their own ends and share what is between: GCFL's and FedStar's."""
+"""GCFL's GIN (Xie et al., NeurIPS 2021): between linear layers, for clients that keep their ends and share the rest."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from graphsilo.models.backbones.gin import GINLayer, self_blocks
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
-from graphsilo.models.encodings import structure_of
-from graphsilo.models.gin import GINLayer, self_blocks
 from graphsilo.models.operators import SparseOperator
+from graphsilo.models.settings import MOST, EvenSettings, ModelEntry
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GCFLGINSettings(EvenSettings):
+    """Settings of ``gin_gcfl``."""
+
+    layers: int = setting(3, "graph layers; a linear layer stands before and two behind them", ge=1, le=MOST)
 
 
 class GCFLGIN(HeadedModel):
@@ -80,48 +87,11 @@ class GCFLGIN(HeadedModel):
         return relu_dropout(times(values.relu(), outer.weight, outer.bias), self.dropout, generator)
 
 
-class FedStarGIN(GCFLGIN):
-    """``GCFLGIN`` with a second channel, graph convolutions on encodings of structure, which its layers read as well.
-
-    S⁰ = encodings · W + b; H' = dropout(ReLU(MLP((I + A) [H ‖ S]))), then S' = tanh(Â S W + b); last [H ‖ S] W + b.
-
-    Args:
-        walks, degrees: Of the encodings, see ``encodings.structure_of``.
-        inputs, classes, hidden, layers, dropout, readout, pooling: As in ``GCFLGIN``.
-
-    Source: Tan et al., "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing", AAAI 2023.
-    """
-
-    core = "structure."
-    channels = 2
-
-    def __init__(
-        self,
-        inputs: int,
-        classes: int,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        walks: int = 16,
-        degrees: int = 16,
-        *,
-        readout: Readout = "node",
-        pooling: Pooling = "sum",
-    ):
-        super().__init__(inputs, classes, hidden, layers, dropout, readout=readout, pooling=pooling)
-        self.walks, self.degrees = walks, degrees
-        self._structure = [Dense(walks + degrees, hidden), *(Dense(hidden, hidden) for _ in range(layers))]
-        self.structure, self.joined = nn.ModuleList(self._structure), Dense(2 * hidden, hidden)
-
-    def _nodes(self, view: View, generator: torch.Generator | None) -> Tensor:
-        hidden, (start, *convolutions) = self._first(view), self._structure
-        key = ("structure", self.walks, self.degrees)
-        known = view.of_links(key, lambda data: structure_of(data, self.walks, self.degrees), "sum", self.depth)
-        assert start.bias is not None
-        structure = known @ start.weight + start.bias
-        blocks = zip(self_blocks(view, self.depth, 0.0), view.blocks("gcn", self.depth), strict=True)
-        for layer, convolution, (summing, mixing) in zip(self._rows, convolutions, blocks, strict=True):
-            assert convolution.bias is not None
-            hidden = self._convolve(layer, summing, torch.cat([hidden, structure], 1), generator)
-            structure = torch.tanh(mixing @ times(structure, convolution.weight) + convolution.bias)
-        return times(torch.cat([hidden, structure], 1), self.joined.weight, self.joined.bias)
+BACKBONE = ModelEntry(
+    name="gin_gcfl",
+    summary="GCFL's: GIN layers of one width, which clients can share, between linear ones",
+    paper="Xie et al., Federated Graph Classification over Non-IID Graphs, NeurIPS 2021",
+    settings=GCFLGINSettings,
+    network=GCFLGIN,
+    graphs=True,
+)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphsilo.models.settings import LINEAR_LAYERS, MOST, HiddenSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class SGCSettings(HiddenSettings):
+    """Settings of ``sgc``."""
+
+    hops: int = setting(2, "propagation steps K; 0 ignores the edges", ge=0, le=MOST)
+    layers: int = setting(1, LINEAR_LAYERS, ge=1, le=MOST)
 
 
 class SGC(StackedModel):
@@ -29,3 +38,14 @@ class SGC(StackedModel):
 
     def plan(self, view: View, depth: int) -> Plan:
         return feature_plan(view, depth, ("sgc", self.hops), lambda: [view.hop(self.hops)])
+
+
+BACKBONE = ModelEntry(
+    name="sgc",
+    summary="a linear model on features propagated K times",
+    paper="Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
+    settings=SGCSettings,
+    network=SGC,
+    edge_weights=True,
+    keeps="hop",
+)

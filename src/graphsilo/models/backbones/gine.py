@@ -6,13 +6,23 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.models.backbones.gin import GINLayer
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout, widths
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout as drop
 from graphsilo.models.dropout import relu_dropout
-from graphsilo.models.gin import GINLayer
 from graphsilo.models.relations import link_rows
+from graphsilo.models.settings import MOST, EvenSettings, ModelEntry
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GINESettings(EvenSettings):
+    """Settings of ``gine``."""
+
+    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
+    eps: float = setting(0.0, "weight of the node itself, minus 1")
+    train_eps: bool = setting(False, "whether each layer learns its own eps")
 
 
 class GINELayer(GINLayer):
@@ -90,3 +100,14 @@ class GINE(HeadedModel):
                 hidden = times(hidden.relu() if position else hidden, linear.weight, linear.bias)
             hidden = relu_dropout(hidden, self.dropout, generator)
         return view.pool(hidden, self.pooling) if self.readout == "graph" else hidden
+
+
+BACKBONE = ModelEntry(
+    name="gine",
+    summary="gin on every row of the tables of links, with what stands in its columns",
+    paper="Hu et al., Strategies for Pre-training Graph Neural Networks, ICLR 2020",
+    settings=GINESettings,
+    network=GINE,
+    graphs=True,
+    relational=True,
+)

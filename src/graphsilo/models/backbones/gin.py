@@ -15,7 +15,19 @@ from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.generated import RelinkedView
 from graphsilo.models.operators import SparseOperator
+from graphsilo.models.settings import MOST, LayeredSettings, ModelEntry
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class GINSettings(LayeredSettings):
+    """Settings of ``gin``."""
+
+    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
+    eps: float = setting(0.0, "weight of the node itself, minus 1")
+    train_eps: bool = setting(False, "whether each layer learns its own eps")
+    norm: Literal["none", "batch"] = setting("none", "normalisation inside each MLP")
+    jumping: bool = setting(False, "whether the graph readout reads every layer instead of the last (graph task only)")
 
 
 class Epsilon(nn.Module):
@@ -156,3 +168,13 @@ def self_blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
     if view.is_full and depth > 1:
         return self_blocks(view, 1, eps) * depth
     return view.cached(("gin blocks", depth, eps), make)
+
+
+BACKBONE = ModelEntry(
+    name="gin",
+    summary="an MLP on a node plus the sum of its neighbours",
+    paper="Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
+    settings=GINSettings,
+    network=GIN,
+    graphs=True,
+)

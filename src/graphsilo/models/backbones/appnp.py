@@ -7,10 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphsilo.models.hops import add_weighted, scale, step
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
+from graphsilo.models.settings import MOST, HiddenSettings, ModelEntry
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View
+from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class APPNPSettings(HiddenSettings):
+    """Settings of ``appnp``."""
+
+    hops: int = setting(10, "propagation steps K", ge=0, le=MOST)
+    alpha: float = setting(0.1, "teleport probability; 1 is the MLP", ge=0, le=1)
 
 
 class APPNP(StackedModel):
@@ -55,45 +63,6 @@ class APPNP(StackedModel):
         *hidden, last = super()._outputs(view, depth, generator, activate_last)
         is_prediction = self.reach is not None and depth == self.depth
         return [*hidden, pagerank(view, self.hops, self.alpha) @ last if is_prediction else last]
-
-
-class PropagatedAPPNP(StackedModel):
-    """``appnp_features``: personalised PageRank on the raw features first, then an MLP.
-
-    Args:
-        inputs: d.
-        classes: C.
-        hops: K.
-        alpha: Teleport probability; 1 is an MLP on X.
-        hidden: Width of each hidden layer.
-        dropout: Rate after each hidden activation.
-
-    Source: the model called APPNP in O-pFGL's release (K = 2, α = 0.1, hidden 64). Deviation: ReLU and dropout
-    between its two linear layers in place of BatchNorm alone, which made it affine in evaluation.
-    """
-
-    def __init__(
-        self,
-        inputs: int,
-        classes: int,
-        hops: int = 2,
-        alpha: float = 0.1,
-        hidden: Sequence[int] = (64,),
-        dropout: float = 0.5,
-    ):
-        super().__init__(inputs, classes, hidden, dropout)
-        self.hops, self.alpha = hops, alpha
-
-    def plan(self, view: View, depth: int) -> Plan:
-        def propagate(data: GraphTensors) -> Matrix:
-            start: Matrix = data.graph.features
-            level = start
-            for _ in range(self.hops if self.alpha < 1.0 else 0):
-                level = add_weighted(scale(step(data, level), 1.0 - self.alpha), start, self.alpha)
-            return level
-
-        key = ("appnp features", self.hops, self.alpha)
-        return feature_plan(view, depth, key, lambda: [view.constant(key, propagate)])
 
 
 def pagerank(view: View, hops: int, alpha: float) -> Operator:
@@ -145,3 +114,13 @@ class PageRank(Operator):
     def dense(self) -> Tensor:
         block = self.blocks[0]
         return self.mm(torch.eye(self.shape[1], dtype=block._dtype, device=block._device))
+
+
+BACKBONE = ModelEntry(
+    name="appnp",
+    summary="an MLP whose predictions are propagated by personalised PageRank",
+    paper="Gasteiger, Bojchevski and Günnemann, Predict then Propagate, ICLR 2019",
+    settings=APPNPSettings,
+    network=APPNP,
+    edge_weights=True,
+)

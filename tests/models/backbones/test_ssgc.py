@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kit.backbones import Dense, close, double, mlp
+from kit.backbones import Dense, close, double
 from kit.models import check, made, put, pyg
 
 
@@ -18,9 +18,3 @@ def test_ssgc_against_pyg(weighted) -> None:
 def test_ssgc_of_raw_features_alone(dense: Dense) -> None:
     linear = double("ssgc", alpha=1.0)
     close(linear(dense.data.full), dense.x @ linear.layers[0].weight + linear.layers[0].bias)
-
-
-def test_ssgc_mlp(dense: Dense) -> None:
-    model = double("ssgc_mlp", hops=2)
-    mean = (dense.x + dense.step @ dense.x + dense.step @ dense.step @ dense.x) / 3
-    close(model(dense.data.full), mlp(list(model.layers), mean))

@@ -7,17 +7,30 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.models.backbones.gat import softmax
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout, draw_uniform
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout as drop
 from graphsilo.models.dropout import relu_dropout
-from graphsilo.models.gat import softmax
 from graphsilo.models.precision import widen
 from graphsilo.models.relations import relations_of
+from graphsilo.models.settings import MOST, EvenSettings, ModelEntry, check_heads
 from graphsilo.models.view import View
+from graphsilo.settings import setting
+
+
+class HGTSettings(EvenSettings):
+    """Settings of ``hgt``."""
+
+    layers: int = setting(2, "attention layers; a linear layer stands before and behind them", ge=1, le=MOST)
+    heads: int = setting(4, "attention heads of each layer, side by side; they share its width", ge=1)
+    attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
+
+    _heads_share = model_validator(mode="after")(check_heads)
 
 
 class HGTLayer(nn.Module):
@@ -196,3 +209,14 @@ def _linear_by_type(linears: list[Dense], values: Tensor, rows: Types) -> Tensor
 def _times_each(values: Tensor, weights: Tensor) -> Tensor:
     """[rows, heads, p] times [heads, p, q], head by head."""
     return widen(torch.bmm(values.transpose(0, 1), weights)).transpose(0, 1)
+
+
+BACKBONE = ModelEntry(
+    name="hgt",
+    summary="attention by the types of nodes and the relation between them",
+    paper="Hu et al., Heterogeneous Graph Transformer, WWW 2020",
+    settings=HGTSettings,
+    network=HGT,
+    graphs=True,
+    relational=True,
+)
