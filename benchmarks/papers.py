@@ -57,7 +57,7 @@ RECORDED = HERE / "papers" / "results"
 """Scores that another machine goes on from, in a file for each comparison that is recorded."""
 TO_RECORD = ("tables", "study")
 """Comparisons whose scores are all in what is recorded: those of the round that validation chose."""
-AS_IT_STANDS = ("study", "setup")
+AS_IT_STANDS = ("study", "setup", "cost")
 """Scores that begin so are numbers that a run noted, and no percent."""
 
 CHILD = """
@@ -265,10 +265,12 @@ def record(name: str, runs: Sequence[Run]) -> int:
     A run that was measured again takes the place of its line.
     """
     known = dict(recorded(name))
-    paths = sorted({wanted.partition(".")[2] for run in runs for wanted in run.scores})
+    every = {wanted for run in runs for wanted in run.scores}
+    paths = sorted({wanted.partition(".")[2] for wanted in every if not wanted.startswith("cost.")})
     for run in runs:
         if result := run.result:
-            known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result, paths)}
+            costs = [wanted.removeprefix("cost.") for wanted in run.scores if wanted.startswith("cost.")]
+            known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result, paths, costs)}
     order = sorted(known.values(), key=lambda line: (line["row"], line["label"], line["key"].partition(".")[::-1]))
     path = RECORDED / f"{name}.jsonl"
     path.parent.mkdir(exist_ok=True)
@@ -279,12 +281,13 @@ def record(name: str, runs: Sequence[Run]) -> int:
     return len(known)
 
 
-def compact(result: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+def compact(result: dict[str, Any], paths: Sequence[str], asked: Sequence[str] = ()) -> dict[str, Any]:
     """A result in the same shape with what tables show of it: scores, validation accuracy, cost, cut and commit.
 
     Args:
         result: What a run left.
         paths: The scores, within a mode.
+        asked: Costs that a table shows of it.
     """
     kept = {
         name: result[name] for name in ("evaluates", "partition", "commit", "overrides", "failed") if name in result
@@ -303,7 +306,8 @@ def compact(result: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
                     place = place.setdefault(name, {})
                 place[names[-1]] = round(value, 6)
     costs = {name: seed[name] for name in ("cpu_seconds", "upload_bytes", "download_bytes") if name in seed}
-    return {**kept, "seed": {"modes": modes, **costs}}
+    more = {path: value for path in asked if (value := score(result, f"cost.{path}")) is not None}
+    return {**kept, "seed": {"modes": modes, **costs, **({"costs": more} if more else {})}}
 
 
 def score(result: dict[str, Any], wanted: str) -> float | None:
@@ -317,6 +321,7 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
             equals), ``@each`` every client's own best round. ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
             is about these. ``setup.name`` is a number that the server noted in set-up, as it stands.
+            ``cost.name`` is a metric of ``evaluate.costs``, also ``cost.rounds_to_target@80``.
             ``first.mode.metric@80`` is the first round in which the score is 80 percent, ``sent.mode.metric@80`` the
             megabytes that all messages to the end of that round have; ``sent.megabytes`` those of the whole run.
     """
@@ -325,6 +330,8 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     seed = result["seed"]
     if mode in ("first", "sent"):
         return _reached(result, mode, rest, when)
+    if mode == "cost":
+        return _cost(result, rest[0], when)
     if mode in AS_IT_STANDS:
         source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else mean_of_study(seed["study"], rest[0])
         return None if when else source
@@ -366,6 +373,29 @@ def _reached(result: dict[str, Any], what: str, path: list[str], percent: str) -
         if value is not None and value >= float(percent):
             return float(number) if what == "first" else sent / 1e6
     return None
+
+
+def _cost(result: dict[str, Any], name: str, percent: str) -> float | None:
+    """What a run cost, or when its validation accuracy was at a target; None where it was not, or is not recorded."""
+    seed = result["seed"]
+    if (known := seed.get("costs", {}).get(f"{name}@{percent}" if percent else name)) is not None:
+        return float(known)
+    if name == "bytes_sent":
+        return float(seed["upload_bytes"] + seed["download_bytes"])
+    if name == "training_seconds":
+        return float(seed["cpu_seconds"])  # one thread: what the clock says where nothing else runs
+    if "rounds" not in seed:
+        return None
+    if name in ("rounds_to_target", "bytes_to_target"):
+        sent = seed["setup"]["upload_bytes"] + seed["setup"]["download_bytes"]
+        for row in seed["rounds"]:
+            sent += row["upload_bytes"] + row["download_bytes"]
+            if row.get("validation", {}).get("accuracy", 0.0) >= float(percent) / 100:
+                return float(sent if name == "bytes_to_target" else row["round"])
+        return None
+    if name == "values_sent":
+        return sum(row["upload_bytes"] for row in seed["rounds"]) / 4 / len(seed["rounds"]) / len(seed["clients"])
+    return mean_of_study(seed.get("study") or {}, name)
 
 
 def chosen_mode(modes: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ import papers
 from children import ROOT
 
 from graphsilo import documents
+from graphsilo.evaluate.costs import COSTS, COURSE
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
@@ -171,9 +172,9 @@ def _drawn(method: str, score: str, cells: Cells) -> dict[str, str]:
         "score": f"<td>{score}</td>",
         "published": _cell(cells["published"]),
         "ours": _cell(cells["ours"]),
-        "difference": _difference(cells["ours"], published),
+        "difference": _difference(cells["ours"], published, _metric(score)),
         "tuned": _cell(cells["tuned"]),
-        "tuned − published": _difference(cells["tuned"], published),
+        "tuned − published": _difference(cells["tuned"], published, _metric(score)),
         "other view": _cell(cells["other view"]),
         "seeds": f"<td>{cells['seeds'] or NOT_YET}</td>",
         "CPU s": _cell(cells["CPU s"]),
@@ -182,6 +183,10 @@ def _drawn(method: str, score: str, cells: Cells) -> dict[str, str]:
 
 def _metric(shown: str) -> str:
     return shown.replace(" ", "_")
+
+
+def _is_share(metric: str) -> bool:
+    return metric.partition("@")[0] not in {**COSTS, **COURSE}
 
 
 def _cell(number: str) -> str:
@@ -194,12 +199,17 @@ def _cell(number: str) -> str:
 def _shown(number: str) -> str:
     """Mean and standard deviation as they are shown."""
     mean, _, spread = number.partition(" (")[0].partition(" ± ")
+    if float(mean) >= 10_000:  # bytes and the like
+        return f"{float(mean):,.0f}"
     return f"{float(mean):.1f} ± {float(spread):.1f}" if spread else f"{float(mean):.1f}"
 
 
-def _difference(ours: str, published: str) -> str:
+def _difference(ours: str, published: str, metric: str) -> str:
     if not ours or not published:
         return f"<td>{NOT_YET}</td>"
+    if not _is_share(metric):
+        ratio = number(ours)[0] / number(published)[0]
+        return f'<td data-value="{ratio:.3f}">× {ratio:.2g}</td>'
     gap = number(ours)[0] - number(published)[0]
     strength = sum(abs(gap) >= step for step in STEPS)
     colour = f' class="{"above" if gap > 0 else "below"}-{strength}"' if strength else ""
@@ -298,8 +308,10 @@ def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]
     section = sections.get(cell.row, Section())
     cells = section.lines.get((cell.label, cell.path.replace("_", " ").replace(".", ", ")))
     if cells and cells["ours"]:
-        gap = number(cells["ours"])[0] - metric_of(cell.path).factor * cell.printed.mean
-        stands = f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"
+        printed = metric_of(cell.printed.metric).factor * cell.printed.mean
+        gap = number(cells["ours"])[0] - printed
+        near = WITHIN if _is_share(cell.printed.metric) else WITHIN / 100 * printed
+        stands = f"within {WITHIN:g} points" if abs(gap) <= near else "above" if gap > 0 else "below"
         return ["measured", stands, *([ONE_SEED] if cells["seeds"] == "1" else [])]
     if description.is_large(cell.printed.data):
         return ["no data"]
@@ -345,15 +357,16 @@ def lines(runs: list[papers.Run], kept: papers.Trials, tuned: papers.Trials) -> 
     reference = all(value is None for value in run.published)
     for index, wanted in enumerate(run.scores):
         published, spread = run.published[index], run.spread[index]
-        if not wanted.startswith(f"{view}.") or (published is None and not reference):
+        is_cost = wanted.startswith("cost.")
+        if not (is_cost or wanted.startswith(f"{view}.")) or (published is None and (is_cost or not reference)):
             continue
-        path = wanted.removeprefix(f"{view}.")
+        path = wanted.partition(".")[2]
         other = [name for name in run.scores if name != wanted and name.endswith(f"_local.{path}")]
         ours, best = _values(kept, wanted), _values(tuned, wanted)
         if path in NOT_COMPARED and not ours:
             continue
         cpu = [trials[0]["seed"]["cpu_seconds"] for trials in kept.values()]
-        printed = "" if published is None else f"{published:g}"
+        printed = "" if published is None else f"{published:.10g}"
         yield (
             (run.label, path.replace("_", " ").replace(".", ", ")),
             {

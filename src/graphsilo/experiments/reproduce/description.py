@@ -192,12 +192,20 @@ def _score(line: dict[str, Any], table: Mapping[str, Any], places: Sequence[Plac
     shown = [f"{view}_local" for view in listing.evaluates]
     if view := table.get("views", {}).get(line["label"]):
         shown = line["modes"] = sorted(shown, key=lambda mode: mode != f"{view}_local")
-    scored = [(place, part) for place, part in zip(places, table["scores"], strict=True) if _is_score(part["path"])]
-    found = [
-        printed_scores().get(place, {}).get((line.get("paper", ""), part.get("metric", "accuracy")))
-        for place, part in scored
-    ]
+    parts = list(zip(places, table["scores"], strict=True))
+    scored = [each for each in parts if _is_score(each[1]["path"])]
+    costs = [each for each in parts if not _is_score(each[1]["path"])]
+    found, paid = (
+        [
+            printed_scores().get(place, {}).get((line.get("paper", ""), part.get("metric", "accuracy")))
+            for place, part in of
+        ]
+        for of in (scored, costs)
+    )
+    if costs:
+        found += [*[None] * (len(shown) - 1) * len(scored), *paid]
     line["score"] = [f"{view}.{part['path']}" for view in shown for _, part in scored]
+    line["score"] += [f"cost.{part['path']}" for _, part in costs]
     line["published"], line["std"] = [_mean(score) for score in found], [_std(score) for score in found]
 
 
