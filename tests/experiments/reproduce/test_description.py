@@ -118,7 +118,7 @@ def test_methods_that_share_the_middle_of_a_model_have_one_with_ends() -> None:
             for line in row.lines:
                 if issubclass(registry.load(line.settings["method.name"]).client, CoreClient):
                     found.append(line.label)
-                    assert models.class_of(line.settings["model.name"]).core, (row.id, line.label)
+                    assert models.entry(line.settings["model.name"]).network.core, (row.id, line.label)
     assert set(found) == {"GCFL+", "FedStar"}
 
 
