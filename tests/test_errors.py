@@ -32,6 +32,7 @@ def _all(kind: type[GraphsiloError]) -> list[type[GraphsiloError]]:
     [
         ("mue", ["mu", "rounds"], "did you mean 'mu'?"),
         ("CORA", ["Cora", "PubMed"], "did you mean 'Cora'?"),
+        ("gnc", ["sgc", "gcn"], "did you mean 'gcn'?"),
         ("xyz", ["b", "a", "a"], "known: a, b."),
         ("two", [2, 0, 1], "known: 0, 1, 2."),
         ("x", [], "there is nothing to choose from."),

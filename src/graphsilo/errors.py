@@ -138,7 +138,9 @@ def nearest(name: str, choices: Iterable[object]) -> str:
         "did you mean 'mu'?"
     """
     known = sorted(set(map(str, choices)))
-    close = difflib.get_close_matches(name.lower(), [choice.lower() for choice in known], n=1, cutoff=0.6)
+    lower = [choice.lower() for choice in known]
+    swapped = [choice for choice in lower if sorted(choice) == sorted(name.lower())]  # gnc is gcn, and no sgc
+    close = swapped or difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     if close:
         original = next(choice for choice in known if choice.lower() == close[0])
         return f"did you mean '{original}'?"
