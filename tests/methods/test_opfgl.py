@@ -104,12 +104,12 @@ def test_bounds_of_node_weights_must_leave_room():
 @pytest.mark.data
 @pytest.mark.slow
 def test_published_score_on_cora(data_root, monkeypatch):
-    """Published 76.43 / 61.58; at least 73.5, and 10 points of macro-F1 above training alone (69.6 / 46.4)."""
+    """Published 76.43 / 61.58; at least 73.5, and 10 points of macro-F1 above training alone (69.6 / 46.4). One seed."""
     monkeypatch.setenv("GRAPHSILO_DATA", str(data_root))
-    shared = {"data.name": "Cora", "partition.rule": "louvain+", "run.seeds": [0, 1, 2]}
+    shared = {"data.name": "Cora", "partition.rule": "louvain+", "run.seeds": [0]}
     found = run(load_config(None, overrides={**shared, "method.name": "opfgl", "method.links": "edgeless"}))
     alone = run(load_config(None, overrides={**shared, "method.name": "local", "method.rounds": 34}))
     score, base = found.summary["test"], alone.summary["test"]
-    assert [seed["last_round"] for seed in found.tree["seeds"]] == [1, 1, 1]
+    assert [seed["last_round"] for seed in found.tree["seeds"]] == [1]
     assert score["accuracy"]["mean"] >= 0.735
     assert score["macro_f1"]["mean"] >= base["macro_f1"]["mean"] + 0.10

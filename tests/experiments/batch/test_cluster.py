@@ -88,8 +88,8 @@ def test_what_a_worker_sees_of_a_folder(tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(cluster, tasks, numbers, notes, until, tmp_path):
-    rates = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-    rounds = 250
+    rates = (0.01, 0.02, 0.05, 0.1)
+    rounds = 150
     here, there = (tasks(*rates, rounds=rounds, to=tmp_path / name) for name in ("here", "there"))
     list(batch.run(here))
     workers = [cluster.worker(), cluster.worker()]

@@ -182,9 +182,9 @@ class Federation:
         return next(run["status"] for run in runs if str(run["run-id"]) == number)
 
     def wait_for_end(self, number: str, seconds: float = 90.0) -> None:
-        # Each look starts a process that needs seconds of a core.
+        # Each look starts a process that takes seconds of a core.
         wait_for(
-            lambda: self.status(number).startswith("finished"), "the run", self.log("superlink"), seconds, every=6.0
+            lambda: self.status(number).startswith("finished"), "the run", self.log("superlink"), seconds, every=10.0
         )
 
     def ours(self) -> list[int]:
