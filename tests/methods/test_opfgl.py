@@ -104,7 +104,7 @@ def test_bounds_of_node_weights_must_leave_room():
 @pytest.mark.data
 @pytest.mark.slow
 def test_published_score_on_cora(data_root, monkeypatch):
-    """Published 76.43 / 61.58; at least 73.5, and 10 points of macro-F1 above training alone (69.6 / 46.4). One seed."""
+    """Published 76.43 / 61.58; at least 73.5, and 10 points of macro-F1 above training alone (69.6 / 46.4)."""
     monkeypatch.setenv("GRAPHSILO_DATA", str(data_root))
     shared = {"data.name": "Cora", "partition.rule": "louvain+", "run.seeds": [0]}
     found = run(load_config(None, overrides={**shared, "method.name": "opfgl", "method.links": "edgeless"}))
