@@ -30,6 +30,13 @@ def test_explain_names_the_papers_model(call):
     assert "gamlp (task node); gin (task graph), unless --model names another" in call("explain", "fedpg")[1]
 
 
+def test_explain_a_metric(call):
+    said = call("explain", "hete-f1")[1]
+    assert said.startswith("Hete-F1 (hete_f1): mean F1 over the labels' classes of the heterophilous nodes.")
+    assert "the half of the nodes whose neighbours agree least" in said
+    assert "less" in call("explain", "mae")[1].split()
+
+
 def test_explain_what_a_file_of_ones_own_holds(call, tmp_path):
     """The person names it in this command, so that it may run; where it holds nothing, a method is asked for."""
     method, net = (EXAMPLES / f"{name}.py" for name in ("own_method", "own_net"))

@@ -22,8 +22,8 @@ Row: TypeAlias = tuple[str, Any, str, str, str]
 
 
 def explain_command(name: str) -> None:
-    """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, a section or a
-    setting (``run.workers``); of a file of one's own (``FILE.py``) the method, model or rule in it.
+    """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, a metric, a section
+    or a setting (``run.workers``); of a file of one's own (``FILE.py``) the method, model or rule in it.
 
     Raises:
         ConfigError: Nothing has this name.
@@ -34,6 +34,7 @@ def explain_command(name: str) -> None:
     from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
+    from graphsilo.evaluate.metrics import METRICS
     from graphsilo.experiments.suggestions import find_settings
     from graphsilo.federation import registry
     from graphsilo.federation.absent import missing
@@ -46,6 +47,7 @@ def explain_command(name: str) -> None:
         ([rule.name for rule in rules()] + [rule.name for rule in graph_rules()], _explain_rule),
         ([name for item in catalog.names() for name in (item.name, *item.aliases)], _explain_data),
         (SCENARIOS, _explain_scenario),
+        (METRICS, _explain_metric),
         (_sections(), _explain_section),
     ]
     wanted = {_plain(name), registry.resolve_name(name)}
@@ -63,7 +65,9 @@ def explain_command(name: str) -> None:
         hint = f"did you mean {settings}?"
     elif not hint.startswith("did"):
         hint = "`graphsilo list methods` shows the methods; a setting is called by its section, too: method.mu."
-    raise ConfigError(f"no method, model, partition rule, data set, scenario or section is called '{name}'; {hint}")
+    raise ConfigError(
+        f"no method, model, partition rule, data set, scenario, metric or section is called '{name}'; {hint}"
+    )
 
 
 def _explain_own(file: str) -> None:
@@ -335,6 +339,18 @@ def _explain_scenario(name: str) -> None:
     say(f"{name}: {SCENARIOS[check_scenario(name)]}.")
     say()
     _settings("scenario", (row for row in rows(ScenarioOptions) if row[0] in option_names("scenario", name)))
+
+
+def _explain_metric(name: str) -> None:
+    from graphsilo.evaluate.metrics import GROUPS, METRICS
+
+    item = METRICS[name]
+    say(f"{item.title} ({name}): {item.meaning}.")
+    say()
+    of = [] if item.group == "all" else [("of", GROUPS[item.group][1])]
+    chooses = "as evaluation.select_by" if item.selects else "no round"
+    better = "more" if item.higher_is_better else "less"
+    _facts([*of, ("tasks", ", ".join(item.tasks)), ("better", better), ("chooses", chooses)])
 
 
 def _explain_section(name: str) -> None:

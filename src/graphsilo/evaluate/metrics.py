@@ -347,13 +347,12 @@ for _metric in (
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
-        "returns the value and its weight", ranking="roc_auc", tasks=_RANKED, selects=True,
-        is_main=True,
+        "returns the value and its weight", ranking="roc_auc", tasks=_RANKED, selects=True, is_main=True,
     ),
     Metric(
-        "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
-        "classes that of the one looked for, of more the mean of each against the others", ranking="average_precision",
-        tasks=_RANKED, selects=True, is_main=True, of_rare=True,
+        "ap", "Average precision", "precision averaged over the recall that each threshold adds, exact, at the "
+        "client; of two classes that of the one looked for, of more the mean of each against the others",
+        ranking="average_precision", tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
         "rare_f1", "F1 of the positive class", "of two classes, the F1 of the one that is looked for: the rarer one "
@@ -368,60 +367,105 @@ for _metric in (
         each_round=True, is_main=True,
     ),
     Metric(
-        "hete_f1", "Hete-F1", "the same of the heterophilous nodes", group_f1, group="hete", each_round=True,
-        is_main=True,
-    ),
-    Metric(
-        "hete_min_f1", "Hete-Min-F1", "the same of the nodes that are both", group_f1, group="hete_min",
+        "hete_f1", "Hete-F1", "mean F1 over the labels' classes of the heterophilous nodes", group_f1, group="hete",
         each_round=True, is_main=True,
     ),
+    Metric(
+        "hete_min_f1", "Hete-Min-F1", "mean F1 over the labels' classes of the minority nodes that are heterophilous",
+        group_f1, group="hete_min", each_round=True, is_main=True,
+    ),
     Metric("weighted_f1", "Weighted F1", "mean F1 weighted by how many items have the class", weighted_f1),
-    Metric("balanced_accuracy", "Balanced accuracy", "mean recall over the classes among the labels",
-           balanced_accuracy),
-    Metric("per_class_f1", "F1 per class", "a number per class; none where the class is neither a label nor a "
-           "prediction", f1, per_class=True),
-    Metric("per_class_precision", "Precision per class", "likewise; none where the class is never predicted",
-           precision, per_class=True),
-    Metric("per_class_recall", "Recall per class", "likewise; none where nobody has the class", recall, per_class=True),
+    Metric(
+        "balanced_accuracy", "Balanced accuracy", "mean recall over the classes among the labels", balanced_accuracy,
+    ),
+    Metric(
+        "per_class_f1", "F1 per class", "F1 of each class; none where it is neither a label nor a prediction", f1,
+        per_class=True,
+    ),
+    Metric(
+        "per_class_precision", "Precision per class", "precision of each class; none where it is never predicted",
+        precision, per_class=True,
+    ),
+    Metric(
+        "per_class_recall", "Recall per class", "recall of each class; none where nobody has it", recall,
+        per_class=True,
+    ),
     Metric(
         "mae", "MAE", "mean absolute error, in the unit of what is estimated; of several targets the mean, each in "
         "standard deviations of all training items", ranking="targets.mean_absolute_error", selects=True, is_main=True,
         **_ERROR,
     ),
     Metric(
-        "rmse", "RMSE", "root of the mean squared error, in the same unit", ranking="targets.root_mean_squared_error",
-        selects=True, is_main=True, **_ERROR,
+        "rmse", "RMSE", "root of the mean squared error, in the unit of what is estimated",
+        ranking="targets.root_mean_squared_error", selects=True, is_main=True, **_ERROR,
     ),
     Metric(
         "r2", "R²", "share of the variance at a client that is explained; below 0: worse than its own mean",
         ranking="targets.r_squared", is_main=True, **_OF_NUMBERS,
     ),
-    Metric("spearman", "Spearman", "correlation of ranks", ranking="targets.spearman", is_main=True, **_OF_NUMBERS),
-    Metric("target_mae", "MAE per target", "of each of several targets, in its own unit",
-           ranking="targets.mean_absolute_error", per_class=True, **_ERROR),
-    Metric("target_rmse", "RMSE per target", "likewise", ranking="targets.root_mean_squared_error", per_class=True,
-           **_ERROR),
-    Metric("target_r2", "R² per target", "likewise, without a unit", ranking="targets.r_squared", per_class=True,
-           **_OF_NUMBERS),
-    Metric("micro_f1", "Micro-F1", "2 · hits / (labels that there are + labels said) over all labels at once, said "
-           "where the chance is above one half", ranking="targets.micro_f1", tasks=("multilabel",), is_main=True),
-    Metric("label_ap", "Average precision per label", "a number per label; none where all have it, or none",
-           ranking="average_precision", tasks=("multilabel",), per_class=True),
-    Metric("precision_at_budget", "Precision at budget", "of two classes, share of the one looked for among the items "
-           "that a client can look into (`evaluation.budget`), the highest scores first", **_BUDGET),
-    Metric("recall_at_budget", "Recall at budget", "share of that class that is among these items", **_BUDGET),
-    Metric("threshold_f1", "F1 at threshold", "F1 of that class at the threshold that each client chooses on its "
-           "validation items (`evaluation.threshold`)", **_DECIDED),
-    Metric("threshold_precision", "Precision at threshold", "likewise; none where nothing is above it", **_DECIDED),
-    Metric("threshold_recall", "Recall at threshold", "likewise", **_DECIDED),
-    Metric("brier", "Brier score", "mean of (p - y)², p the probability of that class and y 1 or 0", **_CHANCE),
-    Metric("calibration_error", "Calibration error", "expected calibration error: how far, in each of ten equal ranges "
-           "of p, its mean is from the share of the class, weighted by items", **_CHANCE),
-    Metric("calibrated_brier", "Brier score, calibrated", "the same of probabilities calibrated on a client's "
-           "validation items (Platt scaling)", **{**_CHANCE, **_DECIDED}),
-    Metric("calibrated_error", "Calibration error, calibrated", "likewise", **{**_CHANCE, **_DECIDED}),
-    Metric("hits_at_10", "Hits@10", "share of a client's links that rank above all but nine of the pairs that are none",
-           ranking="rare.", tasks=("link",)),
+    Metric(
+        "spearman", "Spearman", "correlation of the ranks of truth and estimate at a client",
+        ranking="targets.spearman", is_main=True, **_OF_NUMBERS,
+    ),
+    Metric(
+        "target_mae", "MAE per target", "mean absolute error of each of several targets, in its unit",
+        ranking="targets.mean_absolute_error", per_class=True, **_ERROR,
+    ),
+    Metric(
+        "target_rmse", "RMSE per target", "root of the mean squared error of each, in its unit",
+        ranking="targets.root_mean_squared_error", per_class=True, **_ERROR,
+    ),
+    Metric(
+        "target_r2", "R² per target", "share of the variance of each of several targets that is explained",
+        ranking="targets.r_squared", per_class=True, **_OF_NUMBERS,
+    ),
+    Metric(
+        "micro_f1", "Micro-F1", "2 · hits / (labels that there are + labels said) over all labels at once, said where "
+        "the chance is above one half", ranking="targets.micro_f1", tasks=("multilabel",), is_main=True,
+    ),
+    Metric(
+        "label_ap", "Average precision per label", "average precision of each label; none where all have it, or none",
+        ranking="average_precision", tasks=("multilabel",), per_class=True,
+    ),
+    Metric(
+        "precision_at_budget", "Precision at budget", "of two classes, share of the one looked for among the items "
+        "that a client can look into (`evaluation.budget`), the highest scores first", **_BUDGET,
+    ),
+    Metric(
+        "recall_at_budget", "Recall at budget", "of two classes, share of the one looked for that is among the items "
+        "that a client can look into (`evaluation.budget`), the highest scores first", **_BUDGET,
+    ),
+    Metric(
+        "threshold_f1", "F1 at threshold", "F1 of the class looked for at the threshold that each client chooses on "
+        "its validation items (`evaluation.threshold`)", **_DECIDED,
+    ),
+    Metric(
+        "threshold_precision", "Precision at threshold", "precision of the class looked for at that threshold; none "
+        "where nothing is above it", **_DECIDED,
+    ),
+    Metric(
+        "threshold_recall", "Recall at threshold", "recall of the class looked for at the threshold of each client",
+        **_DECIDED,
+    ),
+    Metric(
+        "brier", "Brier score", "mean of (p - y)², p the probability of the class looked for and y 1 or 0", **_CHANCE,
+    ),
+    Metric(
+        "calibration_error", "Calibration error", "expected calibration error: how far, in each of ten equal ranges "
+        "of its probability, the mean is from the share of the class looked for, weighted by items", **_CHANCE,
+    ),
+    Metric(
+        "calibrated_brier", "Brier score, calibrated", "Brier score of probabilities calibrated on a client's "
+        "validation items (Platt scaling)", **{**_CHANCE, **_DECIDED},
+    ),
+    Metric(
+        "calibrated_error", "Calibration error, calibrated", "expected calibration error of probabilities calibrated "
+        "on a client's validation items", **{**_CHANCE, **_DECIDED},
+    ),
+    Metric(
+        "hits_at_10", "Hits@10", "share of a client's links that rank above all but nine of the pairs that are none",
+        ranking="rare.", tasks=("link",),
+    ),
 ):  # fmt: skip
     register(_metric)
 

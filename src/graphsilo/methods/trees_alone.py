@@ -4,7 +4,7 @@ Friedman, Greedy function approximation, Annals of Statistics 2001; scikit-learn
 
 What has to be beaten where nodes come from tables: the columns of the nodes, with what is added up over their links
 where the data has such sums, and nothing of what neighbours look like. How large trees are and how many, a silo's own
-validation items say. Nothing leaves a silo.
+validation items say. No model leaves a silo, only counts for the scores.
 """
 
 from __future__ import annotations
