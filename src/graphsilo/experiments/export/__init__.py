@@ -38,7 +38,7 @@ NEEDED = ("numpy", "scipy", "pyarrow", "pydantic", "pyyaml", "msgspec")
 """What reading tables takes; a network takes torch, too."""
 ROOMS = (
     "data", "models", "__about__.py", "__init__.py", "documents.py", "drawing.py", "errors.py", "loading.py",
-    "notebook.py", "random.py", "settings", "signatures.py", "spreadsheets.py", "types.py",
+    "listed.py", "notebook.py", "random.py", "settings", "signatures.py", "spreadsheets.py", "types.py",
 )  # fmt: skip
 """What reads data and makes networks and columns, and what this stands on."""
 
