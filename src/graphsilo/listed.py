@@ -6,26 +6,29 @@ import ast
 import dataclasses
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphsilo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 ListingT = TypeVar("ListingT")
 
 
-def find_files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Files of a folder, and packages by their ``__init__.py``, with the module's last name; none with a ``_``."""
-    for path in sorted(folder.iterdir()):
+def find_files(folder: Traversable) -> Iterator[tuple[Traversable, str]]:
+    """Files of a folder, which may be part of an archive, and packages by their ``__init__.py``, with the module's last
+    name; none with a ``_``."""
+    for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith((".", "_")):
             continue
-        if path.suffix == ".py":
-            yield path, path.stem
-        elif (path / "__init__.py").is_file():
+        if path.name.endswith(".py"):
+            yield path, path.name.removesuffix(".py")
+        elif path.is_dir() and (path / "__init__.py").is_file():
             yield path / "__init__.py", path.name
 
 
-def read_listing(path: Path, statement: str, kind: type[ListingT], wanted: str) -> ListingT:
+def read_listing(path: Traversable, statement: str, kind: type[ListingT], wanted: str) -> ListingT:
     """The literals of a file's last statement. Only what stands from there on is parsed.
 
     Args:

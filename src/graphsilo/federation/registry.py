@@ -275,7 +275,7 @@ def _entries() -> Mapping[str, tuple[Listing, str]]:
     """What the package's own methods say, and their modules' names, by name. Files that begin with ``_`` are none."""
     found: dict[str, tuple[Listing, str]] = {}
     for path, module in find_files(_FOLDER):
-        listing = _read(path)
+        listing = _read(Path(str(path)))
         if listing.name in found:
             raise ConfigError(f"{path}: there are two methods with the name '{listing.name}'.")
         found[listing.name] = (listing, module)

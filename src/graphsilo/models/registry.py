@@ -11,11 +11,14 @@ import importlib
 import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.listed import find_files, read_listing
 from graphsilo.models.settings import ModelEntry, ModelListing, ModelSettings
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 GROUP = "graphsilo.models"
 
@@ -67,8 +70,12 @@ def built_in() -> Mapping[str, ModelListing]:
 @functools.cache
 def _modules() -> Mapping[str, ModelListing]:
     wanted = "a backbone's file says BACKBONE = ModelEntry(name=..., summary=..., paper=..., settings=..., network=...)"
-    files = find_files(Path(__file__).with_name("backbones"))
-    return {module: read_listing(path, "BACKBONE", ModelListing, wanted) for path, module in files}
+    folder: Traversable = Path(__file__).with_name("backbones")
+    if not folder.is_dir():  # an export's lie in an archive
+        from importlib.resources import files
+
+        folder = files(f"{__package__}.backbones")
+    return {module: read_listing(path, "BACKBONE", ModelListing, wanted) for path, module in find_files(folder)}
 
 
 @functools.cache
