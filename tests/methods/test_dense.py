@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import MessageError
 from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.one_shot import ModelReply
@@ -275,9 +275,9 @@ def test_a_model_of_another_architecture_is_refused(kit):
         ModelReply(weights={}, label_counts=torch.tensor([-1])).check()
 
 
-def test_a_backbone_without_gradient_for_features_is_refused_before_anybody_trains(kit):
-    with pytest.raises(UnsupportedError, match="generated features change in every step: choose gcn"):
-        kit.build("dense", silos_of(kit), model="ssgc", **SHORT)
+def test_a_backbone_that_propagates_before_training_has_a_gradient_for_features(kit):
+    server, _ = kit.build("dense", silos_of(kit), model="ssgc", **SHORT)
+    assert list(server.weights) == ["layers.0.weight", "layers.0.bias"]
 
 
 def test_bytes(kit):

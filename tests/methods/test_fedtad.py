@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import MessageError
 from graphsilo.federation.message import Empty
 from graphsilo.methods.fedtad import Reliability, agreement, shares_of, slope_of
 from graphsilo.models.view import GraphTensors
@@ -202,7 +202,7 @@ def test_running_statistics_stay_those_of_clients(kit):
     assert not same(server.weights, start)
 
 
-def test_lies_and_backbones_without_a_gradient_for_features(kit):
+def test_lies(kit):
     with pytest.raises(MessageError, match="at least 0"):
         Reliability(reliability=torch.tensor([1.0, -0.1])).check()
     Reliability(reliability=torch.tensor([2.0, 1.0])).check_size(Empty(), 3.0, 9.0)
@@ -210,8 +210,6 @@ def test_lies_and_backbones_without_a_gradient_for_features(kit):
         Reliability(reliability=torch.tensor([2.0, 1.0])).check_size(Empty(), 2.0, 9.0)
     with pytest.raises(MessageError, match="2 classes must be rated; 3 were"):
         kit.build("fedtad", [kit.tiny_silo(0)])[0].check(0, Reliability(reliability=torch.ones(3)))
-    with pytest.raises(UnsupportedError, match="propagates features once"):
-        kit.build("fedtad", [kit.tiny_silo(0)], model="ssgc")
 
 
 def test_what_leaves_a_silo():

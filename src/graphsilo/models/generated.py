@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -79,14 +79,8 @@ class _LiveView(View):
             found = product(block, found)
         return found
 
-    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
-        raise UnsupportedError(
-            f"this backbone propagates features once and for all, before training, and {self.changes} change in every "
-            f"step: choose {self.able}."
-        )
-
-    changes = "generated features"
-    able = "gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp"
+    def mixed(self, key: tuple[Any, ...], weights: Sequence[float], make: Callable[[GraphTensors], Matrix]) -> Operator:
+        return MixedHops(self.blocks("gcn", 1)[0], self.features(), weights)
 
 
 class _GeneratedView(_LiveView):
@@ -98,6 +92,34 @@ class _GeneratedView(_LiveView):
         rows = self._frontier(norm, depth)[0] if depth else self._nodes
         return LiveOperator(self.data.features if rows is None else self.data.features[rows])
 
+    def mixed(self, key: tuple[Any, ...], weights: Sequence[float], make: Callable[[GraphTensors], Matrix]) -> Operator:
+        whole = self.data.full
+        return MixedHops(whole.blocks("gcn", 1)[0], whole.features(), weights, self._nodes)
+
+
+class MixedHops(LiveOperator):
+    """Rows of Σ_k weights[k] Â^k X, a step at a time, with a gradient for X, and for Â where links have one."""
+
+    def __init__(
+        self, links: Operator, features: Operator, weights: Sequence[float], rows: NDArray[np.int64] | None = None
+    ):
+        self.links, self.features, self.weights, self.rows = links, features, weights, rows
+        self.shape = (features.shape[0] if rows is None else len(rows), features.shape[1])
+        self.cost = features.cost + (len(weights) - 1) * links.cost
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        return self._sum(self.features @ right)
+
+    def dense(self) -> Tensor:
+        return self._sum(self.features.dense())
+
+    def _sum(self, level: Tensor) -> Tensor:
+        total = self.weights[0] * level
+        for weight in self.weights[1:]:
+            level = self.links @ level
+            total = total + weight * level
+        return total if self.rows is None else total[self.rows]
+
 
 class RelinkedView(_LiveView):
     """The rows of another view, all of a graph's or whole graphs of a collection, under links with a gradient.
@@ -108,8 +130,7 @@ class RelinkedView(_LiveView):
         values: [m] weight of each link, in both directions; 0 where there is none.
     """
 
-    changes = "drawn links"
-    able = "gcn, sage, gat, gin, gcnii, classic, mlp, sgc, sign or gamlp"
+    able = "gcn, sage, gat, gin, gcnii, classic, mlp, sgc, ssgc, sign or gamlp"
 
     def __init__(self, view: View, ends: Tensor, values: Tensor):
         super().__init__(view.data, view.items)

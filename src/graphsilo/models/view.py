@@ -6,7 +6,7 @@ their neighbours, and so on. A View holds exactly those rows, so that restrictin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -358,6 +358,10 @@ class View(_Cache):
     def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
         return self.of_links(key, make, "gcn", 0)
+
+    def mixed(self, key: tuple[Any, ...], weights: Sequence[float], make: Callable[[GraphTensors], Matrix]) -> Operator:
+        """Σ_k weights[k] Â^k X, which ``make`` computes where features and links are constant."""
+        return self.constant(key, make)
 
     def of_links(
         self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix], norm: Norm, depth: int

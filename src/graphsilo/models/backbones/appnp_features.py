@@ -54,7 +54,9 @@ class PropagatedAPPNP(StackedModel):
             return level
 
         key = ("appnp features", self.hops, self.alpha)
-        return feature_plan(view, depth, key, lambda: [view.constant(key, propagate)])
+        weights = [self.alpha * (1.0 - self.alpha) ** level for level in range(self.hops)]
+        weights.append((1.0 - self.alpha) ** self.hops)
+        return feature_plan(view, depth, key, lambda: [view.mixed(key, weights, propagate)])
 
 
 BACKBONE = ModelEntry(

@@ -54,8 +54,8 @@ class SSGC(StackedModel):
                 total = add_weighted(total, level, (1.0 - self.alpha) / self.hops)
             return total
 
-        key = ("ssgc", self.hops, self.alpha)
-        return feature_plan(view, depth, key, lambda: [view.constant(key, average)])
+        key, weights = ("ssgc", self.hops, self.alpha), [self.alpha, *[(1.0 - self.alpha) / self.hops] * self.hops]
+        return feature_plan(view, depth, key, lambda: [view.mixed(key, weights, average)])
 
 
 BACKBONE = ModelEntry(

@@ -46,8 +46,8 @@ class MeanHopsMLP(StackedModel):
                 total = add_weighted(total, level, 1.0)
             return scale(total, 1.0 / (self.hops + 1))
 
-        key = ("mean hops", self.hops)
-        return feature_plan(view, depth, key, lambda: [view.constant(key, mean)])
+        key, weights = ("mean hops", self.hops), [1.0 / (self.hops + 1)] * (self.hops + 1)
+        return feature_plan(view, depth, key, lambda: [view.mixed(key, weights, mean)])
 
 
 BACKBONE = ModelEntry(
