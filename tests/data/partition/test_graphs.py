@@ -41,6 +41,16 @@ def test_features_gives_segments_of_the_mean_feature() -> None:
     assert [part.tolist() for part in found.nodes] == [[2, 3, 4], [0, 1]]
 
 
+def test_the_order_of_the_file_decides_nothing_among_equal_graphs() -> None:
+    """Forty paths of three nodes, the classes apart, before one of two: both clients have both classes."""
+    paths = make_paths([3] * 40 + [2], [0] * 20 + [1] * 21)
+    cuts = [partition_graphs(paths, "topology", clients=2, seed=seed).nodes for seed in (0, 1)]
+    for first, second in cuts:
+        assert 40 in first
+        assert all({0, 1} == set(paths.labels[part].tolist()) for part in (first, second))
+    assert cuts[0][0].tolist() != cuts[1][0].tolist()
+
+
 @pytest.mark.parametrize(("rule", "what"), [("features", "mean feature value"), ("topology", "mean degree")])
 def test_graphs_that_are_all_alike_are_not_sorted(rule: str, what: str) -> None:
     """As one-hot features are: the order of the file would decide, by which PROTEINS has its classes apart."""

@@ -22,6 +22,7 @@ from graphsilo.data.partition.rules.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.rules.random_nodes import deal_out
 from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, splits_for, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
+from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
@@ -59,17 +60,20 @@ def mean_features(collection: GraphCollection) -> NDArray[np.float64]:
     return np.asarray(totals / np.maximum(np.diff(collection.pointer) * collection.num_features, 1), dtype=np.float64)
 
 
-def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
-    """Sort by value (ties by number) and cut into K contiguous segments of equal size; numbers ascending inside.
+def segments(values: NDArray[np.float64], clients: int, seed: int) -> list[NodeIds]:
+    """Sort by value and cut into K contiguous segments of equal size; numbers ascending inside.
+
+    The seed decides among equal values: by number it would be the order of a file, which often is by class.
 
     Example:
-        >>> [part.tolist() for part in segments(np.array([3.0, 1.0, 2.0, 0.0]), 2)]
+        >>> [part.tolist() for part in segments(np.array([3.0, 1.0, 2.0, 0.0]), 2, seed=0)]
         [[1, 3], [0, 2]]
     """
-    return [np.sort(part) for part in np.array_split(np.argsort(values, kind="stable"), clients)]
+    ties = numpy_generator(seed, "ties").permutation(len(values))
+    return [np.sort(part) for part in np.array_split(np.lexsort((ties, values)), clients)]
 
 
-def _cut_sorted(collection: GraphCollection, values: NDArray[np.float64], what: str, clients: int) -> Cut:
+def _cut_sorted(collection: GraphCollection, values: NDArray[np.float64], what: str, clients: int, seed: int) -> Cut:
     """Segments by a graph's value.
 
     Raises:
@@ -80,7 +84,7 @@ def _cut_sorted(collection: GraphCollection, values: NDArray[np.float64], what: 
             f"graphs were to be sorted by their {what}, and it is {values[0]:.3g} for all {len(values)} graphs of "
             f"{collection.name} (features that are one of several kinds always have one mean). Use another rule."
         )
-    return Cut(tuple(segments(values, clients)))
+    return Cut(tuple(segments(values, clients, seed)))
 
 
 def _cut_dirichlet(given: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions) -> Cut:
@@ -112,11 +116,13 @@ _GRAPH_RULES = (
     ),
     Rule(
         "topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: _cut_sorted(given[0], mean_degrees(given[0]), "mean degree", clients),
+        lambda given, clients, seed, _: _cut_sorted(given[0], mean_degrees(given[0]), "mean degree", clients, seed),
     ),
     Rule(
         "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: _cut_sorted(given[0], mean_features(given[0]), "mean feature value", clients),
+        lambda given, clients, seed, _: _cut_sorted(
+            given[0], mean_features(given[0]), "mean feature value", clients, seed
+        ),
     ),
     Rule(
         "natural", "the institutions that the data names, each with its own graphs", GraphOptions,
