@@ -270,6 +270,7 @@ def record(name: str, runs: Sequence[Run]) -> int:
     for run in runs:
         if result := run.result:
             costs = [wanted.removeprefix("cost.") for wanted in run.scores if wanted.startswith("cost.")]
+            costs = [path for path in costs if path not in ("bytes_sent", "training_seconds")]  # recorded anyway
             known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result, paths, costs)}
     order = sorted(known.values(), key=lambda line: (line["row"], line["label"], line["key"].partition(".")[::-1]))
     path = RECORDED / f"{name}.jsonl"
