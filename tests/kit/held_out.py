@@ -9,6 +9,6 @@ from graphsilo import methods
 from graphsilo.federation import registry
 
 FOLDER = Path(os.environ["HELD_OUT"])
-of_package = registry._files
+of_package = registry.find_files
 methods.__path__.append(str(FOLDER))
-registry._files = lambda folder: iter([*of_package(folder), *of_package(FOLDER)])
+registry.find_files = lambda folder: iter([*of_package(folder), *of_package(FOLDER)])
