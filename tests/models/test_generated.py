@@ -53,6 +53,16 @@ def test_outputs_and_gradients(name, options, rows, make_graph) -> None:
     assert float((slope * direction).sum()) == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 
+def test_what_is_made_once_for_a_graph_is_refused_where_that_changes(make_graph) -> None:
+    """As a backbone of a person's own may ask for: the graph's own features are not those that are generated."""
+    graph = make_graph(nodes=20, seed=1)
+    generated = GeneratedGraph(torch.from_numpy(graph.features), graph.adjacency()).full
+    drawn = RelinkedView(GraphTensors(graph).full, torch.tensor([[0], [1]]), torch.tensor([1.0]))
+    for view, what in ((generated, "generated features"), (drawn, "drawn links")):
+        with pytest.raises(UnsupportedError, match=f"once and for all, before training, and {what} change"):
+            view.constant(("own",), lambda data: data.graph.features)
+
+
 @pytest.mark.parametrize("name", ["sage", "gin", "gamlp"])
 def test_other_features_on_the_same_links(name, make_graph) -> None:
     graph, model = make_graph(nodes=20, seed=1), made(name, {})

@@ -79,6 +79,15 @@ class _LiveView(View):
             found = product(block, found)
         return found
 
+    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
+        raise UnsupportedError(
+            f"this backbone propagates features once and for all, before training, and {self.changes} change in every "
+            f"step: choose {self.able}."
+        )
+
+    changes = "generated features"
+    able = "gcn, sage, gat, gin, mlp, sgc, ssgc, sign, gamlp, gcnii or appnp"
+
     def mixed(self, key: tuple[Any, ...], weights: Sequence[float], make: Callable[[GraphTensors], Matrix]) -> Operator:
         return MixedHops(self.blocks("gcn", 1)[0], self.features(), weights)
 
@@ -130,6 +139,7 @@ class RelinkedView(_LiveView):
         values: [m] weight of each link, in both directions; 0 where there is none.
     """
 
+    changes = "drawn links"
     able = "gcn, sage, gat, gin, gcnii, classic, mlp, sgc, ssgc, sign or gamlp"
 
     def __init__(self, view: View, ends: Tensor, values: Tensor):
