@@ -41,8 +41,9 @@ from graphsilo.evaluate.significance import compare_paired
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.runs import with_protocol
 from graphsilo.experiments.spaces import default_spaces
+from graphsilo.experiments.storage.records import Seed, record_of
 from graphsilo.random import numpy_generator
-from graphsilo.report.views import mean_of_study
+from graphsilo.report.views import Column, mean_of_study
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
@@ -387,16 +388,9 @@ def _cost(result: dict[str, Any], name: str, percent: str) -> float | None:
         return float(seed["cpu_seconds"])  # one thread: what the clock says where nothing else runs
     if "rounds" not in seed:
         return None
-    if name in ("rounds_to_target", "bytes_to_target"):
-        sent = seed["setup"]["upload_bytes"] + seed["setup"]["download_bytes"]
-        for row in seed["rounds"]:
-            sent += row["upload_bytes"] + row["download_bytes"]
-            if row.get("validation", {}).get("accuracy", 0.0) >= float(percent) / 100:
-                return float(sent if name == "bytes_to_target" else row["round"])
-        return None
-    if name == "values_sent":
-        return sum(row["upload_bytes"] for row in seed["rounds"]) / 4 / len(seed["rounds"]) / len(seed["clients"])
-    return mean_of_study(seed.get("study") or {}, name)
+    noted = {key: value for key, value in seed.items() if key in Seed.__struct_fields__}  # without what CHILD adds
+    column = Column(name, mode=result["evaluates"][0], target=float(percent) / 100 if percent else None)
+    return column.of(record_of(noted, Seed))
 
 
 def chosen_mode(modes: Mapping[str, Any]) -> str:
