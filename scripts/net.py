@@ -37,7 +37,7 @@ NODES = {
 }
 UNLIKE = {"data.name": "heterophily-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40}}
 PARTITIONS = ("louvain", "metis", "louvain+", "metis+", "dirichlet", "topology", "overlap")
-SCENARIOS = ("seen", "unseen", "open", "inductive")
+SCENARIOS = ("seen", "unseen", "open", "inductive", "receiver")
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:

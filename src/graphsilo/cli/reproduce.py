@@ -136,9 +136,7 @@ def list_tables() -> None:
     say()
     grid = table("Paper", "Figure", "What", "Data")
     for figure in figures():
-        reason = figure.said.get("reason")
-        title = f"{figure.said['title']}{f' (cannot be drawn: {reason})' if reason else ''}"
-        grid.add_row(figure.paper, f"fig{figure.number}", title, ", ".join(figure.said.get("data", [])))
+        grid.add_row(figure.paper, f"fig{figure.number}", figure.said["title"], ", ".join(figure.said["data"]))
     show(grid)
     say()
     say("graphsilo reproduce PAPER TABLE (or figN) runs it and draws it; --quick is a look of a minute or so.")

@@ -105,7 +105,7 @@ class PartitionConfig(Settings):
 class ScenarioConfig(Settings):
     """What is asked at test time."""
 
-    name: Literal["seen", "unseen", "open", "inductive"] = setting("seen", "see the scenarios page")
+    name: Literal["seen", "unseen", "open", "inductive", "receiver"] = setting("seen", "see the scenarios page")
     options: dict[str, Any] = setting({}, "settings of the scenario, such as hops")
 
 

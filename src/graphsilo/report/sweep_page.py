@@ -240,7 +240,8 @@ def sentence(found: Found) -> str:
         return ""
     if len(scored) > 1 and len({str(row.scores) for row in found.rows}) == 1:
         return "All points have the same scores: what was swept changed nothing here."
-    what, unit = in_sentence(name), " %" if metric_of(name).is_share else ""
+    unit, view = " %" if metric_of(name).is_share else "", found.shown[0].words
+    what = f"{in_sentence(name)} ({view})" if view else in_sentence(name)
     said = "; ".join(f"{found.label(row)} (test {what} {with_unit(row.scores[name], name)})" for row in chosen[:_MOST])
     more = f"; and {len(chosen) - _MOST} more" if len(chosen) > _MOST else ""
     way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."

@@ -5,8 +5,9 @@
   missing classes, and at test time its graph grows by its h-hop neighbourhood.
 - ``open``: FedLoG's open set. A random fifth of all nodes is cropped first and reconnects at test time.
 - ``inductive``: training sees only the subgraph between training nodes; the test is on the whole silo graph.
+- ``receiver``: one client learns nothing of a class, the others train on nodes chosen by links or class.
 
-Source: FedLoG (Kim et al., ICLR 2025, appendix F); GraphSAINT-style inductive splits.
+Source: FedLoG (Kim et al., ICLR 2025, appendix F, and figure 3); GraphSAINT-style inductive splits.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from graphsilo.random import numpy_generator
 from graphsilo.settings import Settings, setting
 from graphsilo.types import ClientId, Mask, NodeIds, Task
 
-Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
+Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive", "receiver"]
 SCENARIOS: Mapping[Scenario, str] = {
     "seen": "train and test on the client's own graph",
     "unseen": "missing classes, unseen nodes and a new client; all nodes belong to the parts (FedLoG's closed set)",
     "open": "the same with a fifth of all nodes cropped before cutting (FedLoG's open set)",
     "inductive": "train on the subgraph of training nodes, test on the client's whole graph",
+    "receiver": "one client trains on no item of a class, the others on chosen ones (FedLoG's figure 3)",
 }
 
 
@@ -68,6 +70,17 @@ class ScenarioOptions(Settings):
     crop: float = setting(
         0.2, "share of all nodes that the open set keeps away from everybody until test time", gt=0, lt=1
     )
+    receiver: int = setting(0, "the client that trains on no item of a class, which is scored there as `missing_class`", ge=0)
+    target: int = setting(0, "that class, by its number", ge=0)
+    links: Literal["all", "many", "half", "few"] = setting(
+        "all", "on which nodes the others train: all, or those with more links than `degree`, no more, or half of each; "
+        "class by class the same number",
+    )  # fmt: skip
+    degree: int = setting(3, "links of a node", ge=0, when={"links": ("many", "half", "few")})
+    class_rate: float | None = setting(
+        None, "r: with m items in its smallest class, another client trains on n = m/2 of the target class and n + rm/10 "
+        "of every other; none: on all", ge=-5, le=5,
+    )  # fmt: skip
     global_graph: bool = setting(
         False, "give every silo an evaluation set `global`: the whole graph with cross-client edges, and the union of "
         "all clients' validation and test nodes",
@@ -75,7 +88,11 @@ class ScenarioOptions(Settings):
 
 
 _GROWN = ("hops", "edges", "missing", "min_missing_nodes")
-_OPTIONS_OF: Mapping[Scenario, tuple[str, ...]] = {"unseen": _GROWN, "open": (*_GROWN, "regrow", "crop")}
+_OPTIONS_OF: Mapping[Scenario, tuple[str, ...]] = {
+    "unseen": _GROWN,
+    "open": (*_GROWN, "regrow", "crop"),
+    "receiver": ("receiver", "target", "links", "degree", "class_rate"),
+}
 
 
 def options_of(scenario: Scenario) -> tuple[str, ...]:
@@ -128,7 +145,7 @@ def partition_for_scenario(
     kind = entry(rule)
     settings = dict(options or {})
     make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index, times=times)
-    if chosen in ("seen", "inductive") or kind.counts:
+    if chosen not in ("unseen", "open") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
         return whole
@@ -183,7 +200,8 @@ def build_silos(
 
     The first evaluation set is always named ``seen`` and holds ``train``, ``val`` and ``test`` items. Its graph is
     the training graph, except for ``inductive``, where it is the whole silo graph. ``unseen`` and ``open`` add
-    ``grown`` (items ``missing_class`` and ``unseen_node``) and ``new_client`` (one graph object shared by all silos).
+    ``grown`` (items ``missing_class`` and ``unseen_node``) and ``new_client`` (one graph object shared by all silos),
+    ``receiver`` adds ``receiver`` (items ``missing_class``, at one client).
 
     Args:
         graph: The whole graph the partition was made for.
@@ -214,16 +232,18 @@ def build_silos(
             f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
             f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
         )
-    if chosen in ("unseen", "open") and graph.targets is not None:
+    if chosen in _OPTIONS_OF and graph.targets is not None:
         raise UnsupportedError(
             f"the scenario '{chosen}' takes classes away, and targets are none; use seen or inductive."
         )
     partition.check(graph)
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings)
-    build: Callable[[Context, ClientId], Silo] = _build_seen if chosen == "seen" else _build_inductive
+    build: Callable[[Context, ClientId], Silo] = build_seen if chosen == "seen" else _build_inductive
     if chosen in ("unseen", "open"):
         from graphsilo.data.silos.unseen import build_unseen as build
+    elif chosen == "receiver":
+        from graphsilo.data.silos.receiver import build_receiver as build
     silos = [replace(build(context, client), shares_ids=True) for client in partition.present]
     require_training(silos, "node", partition.split)
     return silos
@@ -275,7 +295,7 @@ def build_silo(
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive'."
         )
-    return replace((_build_seen if chosen == "seen" else _build_inductive)(context, 0), client=client)
+    return replace((build_seen if chosen == "seen" else _build_inductive)(context, 0), client=client)
 
 
 def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> Context:
@@ -312,7 +332,8 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
     )
 
 
-def _build_seen(context: Context, client: int) -> Silo:
+def build_seen(context: Context, client: int) -> Silo:
+    """The client's own graph with its splits."""
     part = context.partition
     nodes = part.nodes[client]
     graph = induce_subgraph(context.graph, nodes, context.inside[client], context.table)
@@ -328,7 +349,7 @@ def _build_seen(context: Context, client: int) -> Silo:
 
 
 def _build_inductive(context: Context, client: int) -> Silo:
-    silo = _build_seen(context, client)
+    silo = build_seen(context, client)
     if not len(silo.train):
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive': ask for "

@@ -47,7 +47,7 @@ class Figure:
 
 @cache
 def figures() -> tuple[Figure, ...]:
-    """Every figure that is described, those that cannot be drawn too."""
+    """Every figure that is described."""
     return tuple(
         Figure(paper, number, {**entries.get(said.get("like"), {}), **said})
         for paper, entries in tree("figures").items()
@@ -64,7 +64,7 @@ def find_figures(paper: str, text: str) -> list[Figure]:
     """A figure of a paper, or all of its parts.
 
     Raises:
-        ConfigError: There is no such paper or figure, or it cannot be drawn.
+        ConfigError: There is no such paper or figure.
     """
     mine = [each for each in figures() if plain_name(each.paper) == plain_name(paper)]
     if not mine:
@@ -74,12 +74,10 @@ def find_figures(paper: str, text: str) -> list[Figure]:
     number = found[1].lower() if found else ""
     chosen = [each for each in mine if number in (each.number, each.number.rstrip("abcdef"))]
     if not chosen:
-        numbers = ", ".join(each.number for each in mine if "reason" not in each.said)
+        numbers = ", ".join(each.number for each in mine)
         raise ConfigError(
             f"a figure of {mine[0].paper} was wanted, got '{text}'; those that can be drawn are {numbers}."
         )
-    if reason := chosen[0].said.get("reason"):
-        raise ConfigError(f"figure {chosen[0].number} of {mine[0].paper} cannot be drawn: {reason}.")
     return chosen
 
 
