@@ -14,7 +14,7 @@ import csv
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
@@ -30,6 +30,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.published import NOT_COMPARED
+from graphsilo.federation import registry
 from graphsilo.report.html import environment, read_asset
 from graphsilo.report.plot import Axis, Dots, Figure, Plot, palette
 
@@ -226,7 +227,7 @@ def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) 
                 data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
                 place = f"{data} {setting.replace('-', ' ')}".strip()
                 for score in SUMMARISED:
-                    gaps, best = _leads(section, score, paper)
+                    gaps, best = _leads(section, score, paper, own_rounds="FedAvg" in entry.get("methods", ()))
                     if gaps[0] is not None and gaps[1] is not None:
                         rows.append((f"{tables[score]}: {place}, {score.removesuffix(' node, accuracy')}", best, gaps))
     marks = []
@@ -241,11 +242,19 @@ def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) 
     yield drawn(Figure(f"leads-{paper}", "", label, 70 + 15 * len(rows), {"": plot}))
 
 
-def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None], str]:
-    """By how much a paper's method leads in print, here and tuned, and which other method is best here."""
+def _leads(section: Section, score: str, paper: str, *, own_rounds: bool) -> tuple[list[float | None], str]:
+    """By how much a paper's method leads in print, here and tuned, and which other method is best here.
+
+    Each method, the paper's own too, counts by the better of its models. The references of FedAvg are among the others
+    but where the table gives its methods rounds that these do not have (``own_rounds``).
+    """
     found: list[float | None] = []
     best = ""
-    printed = {name for (name, _), cells in section.lines.items() if cells["published"] or name.startswith("FedAvg")}
+    printed = {
+        name
+        for (name, _), cells in section.lines.items()
+        if cells["published"] or (name.startswith("FedAvg") and not own_rounds)
+    }
     for mine, theirs in (("published", ("published",)), ("ours", ("ours", "other view")), ("tuned", ("tuned",))):
         others = {
             name: max(number(cells[title])[0] for title in theirs if cells[title])
@@ -256,8 +265,9 @@ def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None]
             and any(cells[t] for t in theirs)
             and (mine == "published" or cells["seeds"] != "1")  # the best of many single seeds is best by chance
         }
-        own = section.lines.get((paper, score), {}).get(mine, "")
-        found.append(number(own)[0] - max(others.values()) if own and others else None)
+        line = section.lines.get((paper, score), {})
+        own = [number(line[title])[0] for title in theirs if line.get(title)]
+        found.append(max(own) - max(others.values()) if own and others else None)
         best = max(others, key=others.__getitem__) if mine == "ours" and others else best
     return found, best
 
@@ -277,18 +287,26 @@ def style() -> str:
     return f"<style>{dark.removesuffix('}')}{INKS}{''.join(rules)}</style>"
 
 
-def coverage(sections: Mapping[str, Section]) -> Iterator[str]:
-    """How many printed scores of each paper are measured here and how they stand to the print, and why others are not;
-    in Markdown."""
+def coverage(sections: Mapping[str, Section], of: str = "paper") -> Iterator[str]:
+    """How many printed scores of each paper, or ``method``, are measured here and how they stand to the print, and why
+    others are not; in Markdown."""
     words = ("measured", ONE_SEED, f"within {WITHIN:g} points", "above", "below", "no data", "no method")
-    yield f"| paper | printed | {' | '.join(words)} | not run, and why |\n|---|{'---:|' * (len(words) + 1)}---|"
+    yield f"| {of} | printed | {' | '.join(words)} | not run, and why |\n|---|{'---:|' * (len(words) + 1)}---|"
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for cell in reproduced.cells():
-        found[cell.printed.paper].update(["printed", *_stands(cell, sections)])
-    for paper, counts in found.items():
+        name = cell.printed.paper if of == "paper" else _title(cell.printed.method)
+        found[name].update(["printed", *_stands(cell, sections)])
+    for name, counts in found.items() if of == "paper" else sorted(found.items(), key=lambda pair: pair[0].lower()):
         numbers = [str(counts.pop(word, 0)) for word in ("printed", *words)]
         why = "; ".join(f"{count}: {text}" for text, count in counts.most_common())
-        yield f"| {paper} | {' | '.join(numbers)} | {why or NOT_YET} |"
+        yield f"| {name} | {' | '.join(numbers)} | {why or NOT_YET} |"
+
+
+def _title(printed: str) -> str:
+    """What a method is called here, whatever a paper calls it; variants are their method."""
+    method = description.find_method(tree(), printed)
+    listing = registry.listing(method["set"]["method.name"]) if method else None
+    return listing.title if listing else printed
 
 
 def _agree(old: str, new: str) -> bool:
@@ -329,6 +347,12 @@ def number(text: str) -> tuple[float, float]:
     found = NUMBER.fullmatch(text)
     assert found is not None, text
     return float(found["mean"]), float(found["spread"] or 0.0)
+
+
+def tuned_seeds(text: str, runs: Sequence[papers.Run]) -> int:
+    """How many seeds are behind a tuned number: all of the line's, where it does not say."""
+    said = re.search(r"\((\d+) of", text)
+    return int(said[1]) if said else len({run.seed for run in runs})
 
 
 def measured(runs: list[papers.Run]) -> Section:

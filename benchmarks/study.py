@@ -29,6 +29,8 @@ KINDS = {"ours": "default settings", "tuned": "tuned"}
 ALONE, AVERAGE, RIDGE = "local", "fedavg", "fedridge"
 LEFT_OUT = ("FedAvg, SGD 0.5",)
 """Lines that are a method's name with settings that no paper has."""
+CUT_SHORT = (1, 2)
+"""Rounds to which tables of one round hold methods that have many: such lines are left out, as they say nothing of these."""
 REFERENCES = (ALONE, AVERAGE, RIDGE)
 FEW = 3
 """Data sets from which a method is drawn."""
@@ -46,6 +48,7 @@ class Cell:
         method: Its name.
         model: What its clients train; empty where there is no network.
         scores: Kind to (mean, standard deviation) of the accuracy, in percent.
+        seeds: Kind to the number of seeds: cells of other numbers have other cuts, too.
         cost: "seconds" of CPU time and "bytes" sent both ways, of one run with default settings, by the comparison
             in which they were measured: another machine, or another load, has other seconds.
     """
@@ -53,6 +56,7 @@ class Cell:
     method: str
     model: str
     scores: dict[str, tuple[float, float]]
+    seeds: dict[str, int]
     cost: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -76,16 +80,20 @@ def measured() -> Rows:
     rows: Rows = defaultdict(list)
     for row, section in papers_page.read().items():
         for (label, score), numbers in section.lines.items():
-            if score == "accuracy" and label not in LEFT_OUT and (row, label) in runs:
-                rows[row].append(_cell(runs[row, label], numbers))
+            mine = runs.get((row, label))
+            if score != "accuracy" or label in LEFT_OUT or mine is None:
+                continue
+            if mine[0].overrides.get("method.rounds") not in CUT_SHORT:
+                rows[row].append(_cell(mine, numbers))
     return {row: known for row, cells in rows.items() if (known := [cell for cell in cells if cell.scores])}
 
 
 def _cell(runs: Sequence[papers.Run], numbers: Mapping[str, str]) -> Cell:
     name = runs[0].overrides["method.name"]
     scores = {kind: papers_page.number(numbers[kind]) for kind in KINDS if "±" in numbers[kind]}  # of several seeds
+    seeds = {"ours": int(numbers["seeds"] or 0), "tuned": papers_page.tuned_seeds(numbers["tuned"], runs)}
     if not default_spaces(name) and "ours" in scores:  # nothing to tune
-        scores["tuned"] = scores["ours"]
+        scores["tuned"], seeds["tuned"] = scores["ours"], seeds["ours"]
     costs: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         if seed := papers.recorded(run.file).get(run.key, {}).get("seed"):
@@ -94,7 +102,7 @@ def _cell(runs: Sequence[papers.Run], numbers: Mapping[str, str]) -> Cell:
                 costs["bytes", run.file].append(seed["upload_bytes"] + seed["download_bytes"])
     if numbers["CPU s"]:
         costs.setdefault(("seconds", runs[0].file), [float(numbers["CPU s"])])
-    return Cell(name, model_of(runs[0].overrides), scores, {what: fmean(each) for what, each in costs.items()})
+    return Cell(name, model_of(runs[0].overrides), scores, seeds, {what: fmean(each) for what, each in costs.items()})
 
 
 def model_of(settings: Mapping[str, Any]) -> str:
@@ -142,7 +150,9 @@ def gaps(rows: Rows, reference: Reference, kind: str) -> Gaps:
     for name, row in rows.items():
         for cell in compared(row):
             held = reference(row, cell)
-            if held is not None and held.method != cell.method and kind in cell.scores and kind in held.scores:
+            if held is None or held.method == cell.method or not cell.scores.keys() & held.scores.keys() & {kind}:
+                continue
+            if cell.seeds[kind] == held.seeds[kind]:
                 (mine, spread), (theirs, more) = cell.scores[kind], held.scores[kind]
                 found[cell.method][data_of(name)].append((mine - theirs, spread + more))
     return {
@@ -209,7 +219,7 @@ def against(reference: Reference, name: str, text: str) -> Figure | None:
     if not order:
         return None
     names = [
-        f"{title(each)}  {':'.join(map(str, _counts(known['tuned'].get(each) or known['ours'][each])))}"
+        f"{title(each)}  {':'.join(map(str, _counts(next(sets for kind in ('tuned', 'ours') if len(sets := known[kind].get(each, {})) >= FEW))))}"
         for each in order
     ]
     beyond = f" Not drawn, more than {-FAR:.0f} points below: {join_words(map(title, far))}." if far else ""

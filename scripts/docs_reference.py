@@ -467,6 +467,7 @@ def papers(part: str) -> str:
     parts = {
         "tables": lambda: papers_page.page(papers_page.tree(), sections),
         "coverage": lambda: papers_page.coverage(sections),
+        "coverage-by-method": lambda: papers_page.coverage(sections, "method"),
         "style": lambda: [papers_page.style()],
     }
     if part.startswith("leads-"):
