@@ -107,15 +107,15 @@ def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
     assert "7 of 7: " in err
     assert "Shortened runs: FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)" in out
     assert "Its numbers are no reproduction." in out
-    rows = list(csv.DictReader((folder / "reproduce.csv").open()))
+    rows = list(csv.DictReader((folder / "reproduce-II-quick.csv").open()))
     of_fedprox = next(row for row in rows if row["method"] == "FedProx" and row["metric"] == "accuracy")
     assert (of_fedprox["column"], of_fedprox["published"], of_fedprox["row"]) == ("Cora", "0.8119", "method")
     result = json.loads((folder / "quick/fairfgl-2.Cora/fedprox/0/result.json").read_text())
     assert float(of_fedprox["mean"]) == result["seeds"][0]["test"]["accuracy"]
     assert {row["method"] for row in rows if row["row"] == "reference"} >= {"local only", "FedRidge"}
-    for table in (folder / "reproduce.tex").read_text().split("% needs")[1:]:
+    for table in (folder / "reproduce-II-quick.tex").read_text().split("% needs")[1:]:
         check_latex(table)
-    assert ">local only<" in (folder / "reproduce.html").read_text()
+    assert ">local only<" in (folder / "reproduce-II-quick.html").read_text()
     # In Python the same; nothing is run again
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
     again = graphsilo.reproduce(
@@ -123,7 +123,7 @@ def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
     )
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")} == before
     assert [table.number for table in again.tables] == ["II", "II"]
-    assert list(csv.DictReader((folder / "reproduce.csv").open())) == rows
+    assert list(csv.DictReader((folder / "reproduce-II-quick.csv").open())) == rows
 
 
 @pytest.mark.data
@@ -164,4 +164,4 @@ def test_killed_in_the_middle_it_goes_on(tmp_path, data_root) -> None:
     for folder in (killed, whole):
         subprocess.run(command(folder), check=True, **silent)
     assert {path: path.stat().st_mtime_ns for path in done} == done
-    assert (killed / "reproduce.csv").read_text() == (whole / "reproduce.csv").read_text()
+    assert (killed / "reproduce-II-quick.csv").read_text() == (whole / "reproduce-II-quick.csv").read_text()

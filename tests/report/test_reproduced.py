@@ -72,7 +72,7 @@ def test_a_seed_that_is_missing_is_said(tmp_path: Path) -> None:
 def test_the_files(tmp_path: Path) -> None:
     planned = made(tmp_path, SCORES)
     files = reproduced.write(planned, reproduced.draw(planned))
-    assert [path.name for path in files] == [f"reproduce.{ending}" for ending in ("md", "tex", "csv", "html")]
+    assert [path.name for path in files] == [f"reproduce-II.{ending}" for ending in ("md", "tex", "csv", "html")]
     rows = list(csv.DictReader(files[2].open()))
     [fairfgl] = [row for row in rows if row["method"] == "FairFGL" and row["metric"] == "macro_f1"]
     assert float(fairfgl["mean"]) == pytest.approx(0.425)

@@ -91,6 +91,14 @@ def test_nothing_is_drawn_without_a_pair(facts):
     assert studies.draw_study({0: facts}) == []
 
 
+def test_missing_neighbours_are_shares_of_those_that_lack_as_many():
+    one, other = np.array([[3, 1, 0], [0, 1, 0], [0, 0, 0]]), torch.tensor([[0, 0, 0], [1, 2, 0], [0, 0, 0]])
+    figure = studies.missing_counts({0: {"missing_counts": one}, 1: {"missing_counts": other}})
+    [heat] = figure.plots[""].marks
+    np.testing.assert_array_equal(heat.values, [[75, 25, 0], [25, 75, 0], [np.nan] * 3])
+    assert studies.missing_counts(STUDY) is None
+
+
 def test_figures_can_stand_in_a_page():
     for figure in studies.draw_study(STUDY):
         assert isinstance(figure, Figure)

@@ -78,7 +78,7 @@ def test_without_a_grid_series_stand_beside_each_other(tmp_path: Path) -> None:
 
 def test_a_setting_that_changed_nothing_is_said_so(tmp_path: Path) -> None:
     planned = made(tmp_path, {"method.mu": [0.1, 1]}, ["fedprox"], {0.1: 0.8, 1: 0.8})
-    assert "changed nothing here" in sweep_page.sentence(sweep_page.read(planned))
+    assert "makes no difference to them" in sweep_page.sentence(sweep_page.read(planned))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from graphsilo.report.published import publisher
 from graphsilo.report.record import Run, load
 from graphsilo.report.shown import Shown
 from graphsilo.report.tables import ALPHA, Comparison, Publisher, beside, find_run, legend
-from graphsilo.report.views import Column, columns, titles
+from graphsilo.report.views import Column, columns, titles, whose
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,16 @@ def compare_runs(
     if not runs:
         raise ConfigError("at least one run folder was wanted for a comparison, none came: give the folders.")
     _refuse_twice(runs)
+    as_reported = runs
     if published:
         runs = [run.as_papers for run in runs]
     groups = questions(runs)
     labels = distinct_labels(runs, groups)
+    moved = [
+        f"{label} by {whose(run.reported)}, where its run reports {whose(before.reported)}"
+        for label, run, before in zip(labels, runs, as_reported, strict=True)
+        if mode is None and run.reported != before.reported
+    ]
     shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)
     if metrics is None and len(groups) > 1:
         shown = (shown[0], *(column for column in shown[1:] if column.metric in COURSE))
@@ -186,6 +192,8 @@ def compare_runs(
     publish, remarks = (
         publisher(runs, shown, published if isinstance(published, str) else None) if published else (None, ())
     )
+    if moved:
+        remarks = (f"Beside print the model that papers score: {'; '.join(moved)}.", *remarks)
     if len(groups) == 1:
         return replace(beside(runs, labels, shown, fixed=fixed, published=publish), remarks=remarks)
     found = grid(

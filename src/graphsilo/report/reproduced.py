@@ -135,7 +135,7 @@ def reproduce_figures(
         asked: As ``figures.plan`` takes it.
 
     Raises:
-        ConfigError: There is no such figure, or it cannot be drawn.
+        ConfigError: There is no such figure.
         GraphsiloError: As ``sweep_page.sweep``.
     """
     for figure in figures.find_figures(paper, number):
@@ -181,7 +181,7 @@ def draw(planned: Plan) -> list[Drawn]:
 
 
 def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | None = None) -> list[Path]:
-    """``reproduce.md``, ``.tex``, ``.csv`` and ``.html`` in the plan's folder.
+    """``reproduce.md``, ``.tex``, ``.csv`` and ``.html``, or as the plan calls them, in its folder.
 
     Args:
         planned: What was asked for.
@@ -214,7 +214,7 @@ def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | No
         "csv": to_csv(tables) + _failures_to_csv(planned, failures),
         "html": page(drawn),
     }
-    paths = [planned.out / f"reproduce.{ending}" for ending in texts]
+    paths = [planned.out / f"{planned.name}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         disk.write_text(path, text)
     return paths

@@ -4,7 +4,8 @@ they learned beside what they hold.
 A study is ``{client: {name: number or tensor}}``, as ``ClientBase.study`` gives it. Numbers become a table. Where a
 client gives ``real_features`` and ``synthetic_features`` [items, features] (``real_labels`` and ``synthetic_labels``
 [items] beside them), the page shows both in the plane of their first two principal components, and both as a heat map:
-features that were copied rather than condensed would lie on real ones.
+features that were copied rather than condensed would lie on real ones. ``missing_counts`` [true, generated] become a heat
+map of how many missing neighbours were generated where so many are missing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NONE: Mapping[str, Sequence[str]] = {}
 
 def draw_study(study: Study, class_names: Sequence[str] | None = None) -> list[Figure]:
     """The figures of a study; what is neither a number nor a pair of features is left to the files."""
-    return present(plane(study, class_names), feature_map(study, class_names))
+    return present(plane(study, class_names), feature_map(study, class_names), missing_counts(study))
 
 
 def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Table | None:
@@ -106,6 +107,27 @@ def feature_map(study: Study, class_names: Sequence[str] | None = None) -> Figur
         f"Heat maps of real and synthetic features for {len(plots)} clients",
         380,
         plots,
+        group="study",
+    )
+
+
+def missing_counts(study: Study) -> Figure | None:
+    """Of nodes that lack so many neighbours, the shares for which so many were generated; all clients together."""
+    found = [np.asarray(facts["missing_counts"]) for facts in study.values() if "missing_counts" in facts]
+    if not found:
+        return None
+    counts = sum(found[1:], found[0])
+    of_row = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(100 * counts, of_row, out=np.full(counts.shape, np.nan), where=of_row > 0)
+    names = (*map(str, range(len(counts) - 1)), f"{len(counts) - 1} or more")
+    heat = Heat(shares, 100.0, unit="% of these nodes", written=True)
+    return Figure(
+        "study-missing",
+        "Nodes that truly lack so many neighbours (down), and for what share of them so many were generated (across), "
+        "all clients together: on the diagonal the number is right.",
+        "Heat map of true and generated numbers of missing neighbours",
+        130 + 30 * len(counts),
+        {"": Plot(Axis("generated", names), Axis("truly missing", names), (heat,))},
         group="study",
     )
 

@@ -36,7 +36,8 @@ from graphsilo.report.record import Run, load
 from graphsilo.report.run_page import f1_of_classes, study_of
 from graphsilo.report.sections import Block, Page, Section, Table, pair_figures, warn_of
 from graphsilo.report.tables import reference_spread
-from graphsilo.report.views import Column, columns, titles
+from graphsilo.report.views import Column, columns, titles, whose
+from graphsilo.report.views import sentence as scored_sentence
 from graphsilo.settings.words import format_value
 from graphsilo.spreadsheets import csv_text
 
@@ -239,14 +240,14 @@ def sentence(found: Found) -> str:
     if not scored:
         return ""
     if len(scored) > 1 and len({str(row.scores) for row in found.rows}) == 1:
-        return "All points have the same scores: what was swept changed nothing here."
+        return "All points have the same test scores: what was swept makes no difference to them."
     unit, view = " %" if metric_of(name).is_share else "", found.shown[0].words
-    what = f"{in_sentence(name)} ({view})" if view else in_sentence(name)
-    said = "; ".join(f"{found.label(row)} (test {what} {with_unit(row.scores[name], name)})" for row in chosen[:_MOST])
+    what = f"{'test ' if found.shown[0].is_score else ''}{in_sentence(name)}{f' ({view})' if view else ''}"
+    said = "; ".join(f"{found.label(row)} ({what} {with_unit(row.scores[name], name)})" for row in chosen[:_MOST])
     more = f"; and {len(chosen) - _MOST} more" if len(chosen) > _MOST else ""
-    way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
+    way = f"{what[:1].upper()}{what[1:]}: from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
     if len(scored) == 1:
-        way = f"Test {what}: {metric(scored[0], name)}{unit}."
+        way = f"{what[:1].upper()}{what[1:]}: {metric(scored[0], name)}{unit}."
     elif deviations := [score.std for row in found.rows if (score := row.scores[name]) and score.std is not None]:
         way += f" Seeds alone move it by up to ± {metric(max(deviations), name)}."
     return f"Validation chose {said}{more}. {way}" if chosen else way
@@ -268,15 +269,33 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
         sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
     alone = "One seed: nothing says how much of a difference is chance." if seeds == {1} else ""
-    lede = [("finding", sentence(first) if len(found) == 1 else ""), *(("lede", text) for text in (*notes, alone))]
+    held = _describe_common([row.run for each in found for row in each.rows])
+    lede = [("finding", sentence(first) if len(found) == 1 and first.sweep.shows != "study" else ""), *(("lede", text) for text in (*notes, held, alone))]
     notices = [warn_of([f"{name}: {one_line(error)}" for name, error in failed.items()])]
     title = title or f"{join_words(first.series)} by {swept} on {data}"
     return Page(title, "graphsilo sweep", lede, sections, notices=notices)
 
 
+def _describe_common(runs: Sequence[Run]) -> str:
+    """How the data was cut, networks, rounds and seeds, as far as all runs have them in common."""
+    told: list[Callable[[Run], str]] = [
+        lambda run: run.result.data.name,
+        lambda run: f"cut by {run.result.partition.rule}",
+        lambda run: f"{run.result.partition.clients} clients",
+        lambda run: f"scenario {run.result.config['scenario']['name']}",
+        lambda run: f"network {run.result.config['model']['name']}" if run.result.method.backbone else "",
+        lambda run: f"{run.result.method.rounds} rounds",
+        lambda run: f"seeds {', '.join(map(str, run.seed_names))}",
+    ]
+    common = [texts.pop() for tell in told if len(texts := {tell(run) for run in runs}) == 1]
+    return f"All points: {'; '.join(filter(None, common))}." if any(common) else ""
+
+
 def cells(found: Found) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the table: test scores, and those of the references in the first of them."""
-    chosen_by = f"Validation {in_sentence(found.rows[0].run.main_metric)}"
+    mains = {row.run.main_metric for row in found.rows}
+    chosen_by = f"Validation {in_sentence(min(mains))}" if len(mains) == 1 else "Validation"
+    scored = {row.run.reported for row in found.rows} if any(each.mode is None for each in found.shown) else set()
     rows = []
     for row in found.rows:
         sent, _, processor, _ = cost_texts(row.run.result.spent)
@@ -284,11 +303,14 @@ def cells(found: Found) -> tuple[list[str], list[list[str]]]:
             **({"Method": row.series} if len(found.series) > 1 or not row.values else {}),
             **{short_name(name): format_value(value) for name, value in row.values.items()},
             **({"Chosen": "✓" if row.chosen else ""} if any(each.chosen for each in found.rows) else {}),
-            chosen_by: plus_minus(row.validation, row.run.main_metric),
+            **({"Scored": whose(row.run.reported)} if len(scored) > 1 else {}),
+            chosen_by: plus_minus(row.validation, row.run.main_metric)
+            + ("" if len(mains) == 1 else f" ({in_sentence(row.run.main_metric)})"),
             **{title: plus_minus(row.scores[name], name) for name, title in titles(found.shown).items()},
             **{
                 f"{title} ({in_sentence(found.main)})": plus_minus(part.get(found.main), found.main)
                 for title, part in row.references.items()
+                if found.shown[0].is_score
             },
             "Sent": sent, "CPU": processor,
         })  # fmt: skip
@@ -300,9 +322,10 @@ def _table(found: Found) -> Table:
     head, rows = cells(found)
     of = "mean ± standard deviation over seeds; bytes and processor time per seed" if found.has_spread else "one seed"
     mark = " ✓: what validation chose, never the test." if "Chosen" in head else ""
-    text = {"Method", "Chosen", *map(short_name, found.sweep.grid)}
+    mark += f" {scored_sentence(found.shown, [row.run for row in found.rows])}"
+    text = {"Method", "Chosen", "Scored", *map(short_name, found.sweep.grid)}
     columns_ = [(title, "text" if place and title in text else "") for place, title in enumerate(head)]
-    return Table(f"Test scores of every point, {of}.{mark}", columns_, rows, is_hidden=False)
+    return Table(f"Test scores of every point, {of}.{mark}".rstrip(), columns_, rows, is_hidden=False)
 
 
 def to_csv(found: Sequence[Found]) -> str:
@@ -356,7 +379,8 @@ def _beside(found: Found, group: str) -> list[Figure]:
     megabytes = [None if up is None else (up + down) / 1e6 for up, down in sizes]
     several = any(len(seed.rounds) > 1 for row in found.rows for seed in row.run.seeds)
     along = overlaid_curves([row.run for row in found.rows], labels)[:1] if several else []
-    drawn = present(*along, trade_off(labels, megabytes, [row.scores[found.main] for row in found.rows], found.main))
+    first = next((each.name for each in found.shown if each.is_score), found.main)
+    drawn = present(*along, trade_off(labels, megabytes, [row.scores[first] for row in found.rows], first))
     kept = [{one.name: each.plots[one.name] for one in found.shown if one.name in each.plots} for each in drawn]
     return [
         replace(each, name=f"{group}-{each.name}", plots=plots or each.plots, group=group)
@@ -402,7 +426,7 @@ def _curve(found: Found, name: str) -> Plot:
         beside = [(places[repr(row.values[setting])], title, row.references.get(title, {}).get(name)) for row in first]
         x, y, *_ = _known(sorted(beside, key=lambda point: point[0]), name)
         lines.append(Line(title, x, y, len(found.series) + place, 2))
-    return Plot(axis, Axis(axis_title(name)), (*lines, *rings))
+    return Plot(axis, _axis(name), (*lines, *rings))
 
 
 def _dots(found: Found, name: str) -> Plot:
@@ -414,7 +438,7 @@ def _dots(found: Found, name: str) -> Plot:
     for part, series in ((points[: len(found.rows)], 0), (points[len(found.rows) :], 5)):
         y, x, tips, edges = _known(part, name)
         marks.append(Dots("", x, y, series, tips, edges, hollow=bool(series)))
-    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in shown)), tuple(marks))
+    return Plot(_axis(name), Axis(names=tuple(label for label, _ in shown)), tuple(marks))
 
 
 def _near(found: Found, row: Row, name: str) -> list[str]:
@@ -477,4 +501,8 @@ def axis_of(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]
 
 
 def _point(value: float, name: str) -> float:
-    return short(metric_of(name).factor * value)
+    return short(value / 1e6 if name == "bytes_sent" else metric_of(name).factor * value)
+
+
+def _axis(name: str) -> Axis:
+    return Axis("MB sent and received" if name == "bytes_sent" else axis_title(name))

@@ -16,7 +16,7 @@ from graphsilo.report.sweep_page import axis_of
 from graphsilo.settings.words import format_value
 
 _LEDE = (
-    "Every trial by its best validation score; no test score was looked at. Settings were drawn together, so what a "
+    "every trial by its best validation score; no test score was looked at. Settings were drawn together, so what a "
     "picture of one shows is also the others' doing."
 )
 
@@ -40,7 +40,8 @@ def describe(found: TuneRecord) -> Page:
         ], method.title)
         for method in found.methods
     ]  # fmt: skip
-    return Page("Trials", "graphsilo tune", [("lede", _LEDE)], sections, SELF_CONTAINED)
+    drawn = f"{found.budget} trials of each method, drawn by {found.sampler} with seed {found.seed}; {_LEDE}"
+    return Page(f"Trials on {found.data}", "graphsilo tune", [("lede", drawn)], sections, SELF_CONTAINED)
 
 
 def _sentence(method: MethodRecord, name: str) -> str:

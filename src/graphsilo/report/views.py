@@ -62,7 +62,7 @@ class Column:
     def words(self) -> str:
         """The view for a reader; empty for what each run reports."""
         parts = [
-            _whose(self.mode) if self.mode else "",
+            whose(self.mode) if self.mode else "",
             words(self.items).lower() if self.items else "",
             AVERAGES[self.average] if self.average else "",
         ]
@@ -188,13 +188,13 @@ def sentence(shown: Sequence[Column], runs: Sequence[Run]) -> str:
     if len(views) > 1:
         return f"Scored: {join_words(view or 'what each run reports' for view in views)}."
     column = next(column for column in shown if column.is_score)
-    whose = []
+    models = []
     if column.mode is None:
-        reported = {_whose(run.reported) for run in runs if run.modes}
-        whose = [reported.pop() if len(reported) == 1 else "the model that each method reports"]
+        reported = {whose(run.reported) for run in runs if run.modes}
+        models = [reported.pop() if len(reported) == 1 else "the model that each method reports"]
     how = [] if column.average else ["node-weighted mean over clients"]
     undefined = [] if column.average or column.mode else map(partial(_describe_undefined, runs=runs), shown)
-    return " ".join(filter(None, [f"Scored: {'; '.join(filter(None, [*whose, column.words, *how]))}.", *undefined]))
+    return " ".join(filter(None, [f"Scored: {'; '.join(filter(None, [*models, column.words, *how]))}.", *undefined]))
 
 
 def _describe_undefined(column: Column, runs: Sequence[Run]) -> str:
@@ -208,7 +208,8 @@ def _describe_undefined(column: Column, runs: Sequence[Run]) -> str:
     return f"{metric_of(column.metric).title}: over the {counts} of {max(map(len, scored))} clients that have one."
 
 
-def _whose(mode: str) -> str:
+def whose(mode: str) -> str:
+    """Whose model a mode scores, in words."""
     return MODES.get(mode, mode)
 
 
@@ -220,6 +221,8 @@ def _column(name: str, base: Column, runs: Sequence[Run]) -> Column:
     if metric in COURSE:
         if base.target is None:
             raise ConfigError(f"'{metric}' needs a validation accuracy to be reached: give a target, such as 0.8.")
+        return found
+    if metric in COSTS and not view:
         return found
     scored = _find_metrics(runs, found)
     if metric not in scored:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import ConfigError
+from graphsilo.evaluate.costs import COSTS
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.reproduce.figures import Figure, figures, find_figures, is_figure, plan
 from graphsilo.experiments.runner import check_settings
@@ -22,7 +23,7 @@ def test_every_setting_is_one_and_has_an_effect(figure: Figure, tmp_path: Path) 
     assert "Its numbers are no reproduction." in notes[0]
     for each in sweeps:
         assert len({point.name for point in each.points}) == len(each.points) >= 1
-        assert {name.rpartition(".")[2] for name in each.metrics or ()} <= METRICS.keys()
+        assert {name.rpartition(".")[2] for name in each.metrics or ()} <= METRICS.keys() | COSTS.keys()
         for point in each.points:
             check_settings(point.config, Place.of(point.out, resume=True), remote=False)
             assert point.config.run.references == ([] if point.config.task == "link" else ["majority"])

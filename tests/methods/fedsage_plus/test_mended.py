@@ -88,6 +88,7 @@ def test_study_by_hand():
     assert found["missing_true"] == pytest.approx(1 / 3)
     assert found["missing_generated"] == pytest.approx(2 / 3)
     assert found["missing_error"] == pytest.approx(1 / 3)
+    assert found["missing_counts"][:3, :3].tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]  # [true, generated]
     assert found["nodes_lacking"] == 1
     assert found["missing_smooth_l1"] == pytest.approx((0.125 + 0 + 0.5) / 3)
     # mean of N(0): e_1 before, (e_1 + e_3)/2 in truth and after: √(¼ + ¼)

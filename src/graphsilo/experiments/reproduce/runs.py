@@ -58,12 +58,15 @@ class Plan:
         jobs: A run that several tables show is there once.
         out: Folder of everything.
         quick: Whether it is a quick look.
+        name: Of the files that are drawn, without an ending: ``reproduce``, with the table where it is one, and
+            ``quick``, so that one does not take another's place.
     """
 
     tables: tuple[Table, ...]
     jobs: tuple[Job, ...]
     out: Path
     quick: bool
+    name: str = "reproduce"
 
 
 def plan(
@@ -109,7 +112,8 @@ def plan(
     for _, row, line, seed, place in runs_of(tables, folder, quick=quick):
         if place not in jobs:
             jobs[place] = Job(row, line, seed, settings_of(row, line, seed, data_root, quick=quick), place)
-    return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
+    parts = ["reproduce", *([tables[0].number] if table else []), *(["quick"] if quick else [])]
+    return Plan(tuple(tables), tuple(jobs.values()), folder, quick, "-".join(parts))
 
 
 def folder_of(paper: str) -> Path:

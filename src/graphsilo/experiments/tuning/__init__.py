@@ -179,6 +179,7 @@ def _write_record(study: Study, methods: list[MethodRecord], final: list[FinalRe
     plan = study.plan
     found = TuneRecord(
         format=record.FORMAT, graphsilo=__version__,
+        data=", ".join([name] if isinstance(name := study.base["data"]["name"], str) else name),
         metric=study.metric.name, budget=plan.trials, sampler=plan.sampler, seed=plan.sampler_seed,
         pruned=plan.prune, tuning_seeds=list(plan.tuning_seeds), seeds=study.seeds, methods=methods,
         final=final or [],

@@ -82,6 +82,7 @@ class TuneRecord(Record, kw_only=True):
     """A study.
 
     Attributes:
+        data: What trials are run on.
         metric: Of validation, by which trials are compared.
         budget: Trials of each method.
         sampler: ``tpe``, ``random`` or ``grid``.
@@ -93,6 +94,7 @@ class TuneRecord(Record, kw_only=True):
 
     format: int
     graphsilo: str
+    data: str = ""
     metric: str
     budget: int
     sampler: str

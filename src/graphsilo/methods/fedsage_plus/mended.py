@@ -21,6 +21,9 @@ from graphsilo.data.silos.parts import with_more_nodes
 from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, SparseOperator, operator, product
 from graphsilo.models.view import GraphTensors, Norm, View, normalise
 
+MOST_COUNTED = 8
+"""Missing neighbours that a study tells apart; more count as so many."""
+
 
 def _above(sparse: sp.csr_matrix, dense: NDArray[np.float32]) -> sp.csr_matrix:
     """Sparse rows, and dense ones below them as filled rows: scipy's way there takes several times as long."""
@@ -198,7 +201,8 @@ def study(graph: Graph, mended: Mended, whole: Graph | None) -> dict[str, float 
     Returns:
         Always ``nodes``, ``generated``, and the mended graph as ``mended_edges`` [2, e] and ``mended_features``
         [n + m, d]. With the whole graph, for dGen: the mean numbers of truly missing and of generated neighbours
-        (``missing_true``, ``missing_generated``), their mean absolute difference over nodes (``missing_error``) and
+        (``missing_true``, ``missing_generated``), how many nodes have which of each, up to ``MOST_COUNTED`` and more
+        (``missing_counts``, [true, generated]), their mean absolute difference over nodes (``missing_error``) and
         the mean smooth-L1 of the predicted count (``missing_smooth_l1``); for fGen: the mean over nodes of the
         Euclidean distance of the neighbourhood mean to that in the whole graph, before and after mending
         (``distance_local``, ``distance_mended``), and the same over nodes that lack a neighbour (``…_lacking``).
@@ -223,7 +227,10 @@ def study(graph: Graph, mended: Mended, whole: Graph | None) -> dict[str, float 
     local = row_distances(neighbourhood_means(graph), truth)
     healed = row_distances(neighbourhood_means(after)[:n], truth)
     lacking = missing > 0
+    counts = np.zeros((MOST_COUNTED + 1, MOST_COUNTED + 1), dtype=np.int64)
+    np.add.at(counts, (np.minimum(missing, MOST_COUNTED), np.minimum(generated, MOST_COUNTED)), 1)
     found |= {
+        "missing_counts": torch.from_numpy(counts),
         "missing_true": float(missing.mean()),
         "missing_generated": float(generated.mean()),
         "missing_error": float(np.abs(missing - generated).mean()),
