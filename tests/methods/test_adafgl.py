@@ -10,10 +10,11 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import UnsupportedError
 from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Done
-from graphsilo.methods.adafgl import PersonaliseRequest, propagation
+from graphsilo.methods.adafgl import METHOD, PersonaliseRequest, propagation
 from graphsilo.methods.adafgl.propagation import (
     Mended,
     Propagation,
@@ -253,3 +254,9 @@ def test_what_leaves_a_silo():
         personalise clients: counts
         """,
     )
+
+
+@pytest.mark.parametrize(("settings", "said"), [({"rounds": 1}, True), ({"rounds": 2}, False), ({"extractor_share": 1.0}, True)])
+def test_without_a_round_of_its_own_it_is_said_to_be_fedavg(settings, said):
+    text = METHOD.config(**settings).explain_no_effect(Schema("node", 3, 4), 100, 10, "gcn")
+    assert text.startswith("AdaFGL is FedAvg where all of its rounds") == said

@@ -206,3 +206,12 @@ def test_cora_with_three_clients_follows_the_published_statistics(data_root: Pat
     for silo in silos:
         # One present class goes with few nodes, beside classes that hardly have any.
         assert silo.facts["removed_nodes"] < 60
+
+
+def test_a_crop_of_nearly_all_is_said_to_be_one(random_graph: Callable[..., Graph]) -> None:
+    graph = random_graph()
+    cut = partition_for_scenario(graph, "metis", clients=1, scenario="open", crop=0.9)
+    empty = np.zeros(0, dtype=np.int64)
+    cut = replace(cut, nodes=(empty,), train=(empty,), val=(empty,), test=(empty,))
+    with pytest.raises(PartitionError, match=r"no client has a node left: .* a smaller scenario\.crop"):
+        build_silos(graph, cut, scenario="open")

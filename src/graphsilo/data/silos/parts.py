@@ -120,6 +120,11 @@ def require_training(silos: Sequence[Silo], what: str, split: str = "stratified"
     if not silos or any(len(silo.train) for silo in silos):
         return
     labels = np.concatenate([silo.graph.labels for silo in silos])
+    if not len(labels):
+        raise PartitionError(
+            f"no client has a {what} left: the scenario took all away. Ask for fewer clients, or with the scenario 'open' "
+            f"for a smaller scenario.crop."
+        )
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     if not len(counts):
         raise DataError(f"none of the {len(labels)} {what}s has a label. {NO_LABELS}")

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
@@ -72,6 +73,14 @@ class AdaFGLConfig(fedavg.FedAvgConfig):
     def extractor_rounds(self) -> int:
         """Rounds that train the extractor."""
         return max(1, int(self.rounds * self.extractor_share + 1e-9))
+
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        if self.extractor_rounds < self.rounds:
+            return ""
+        return (
+            f"AdaFGL is FedAvg where all of its rounds ({self.rounds}) train the extractor: take more rounds, or a smaller "
+            f"method.extractor_share."
+        )
 
 
 class PersonaliseRequest(Message):
