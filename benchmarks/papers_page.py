@@ -242,7 +242,7 @@ def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) 
     yield drawn(Figure(f"leads-{paper}", "", label, 70 + 15 * len(rows), {"": plot}))
 
 
-def _leads(section: Section, score: str, paper: str, *, own_rounds: bool) -> tuple[list[float | None], str]:
+def _leads(section: Section, score: str, paper: str, *, own_rounds: bool = False) -> tuple[list[float | None], str]:
     """By how much a paper's method leads in print, here and tuned, and which other method is best here.
 
     Each method, the paper's own too, counts by the better of its models. The references of FedAvg are among the others
@@ -302,9 +302,10 @@ def coverage(sections: Mapping[str, Section], of: str = "paper") -> Iterator[str
         yield f"| {name} | {' | '.join(numbers)} | {why or NOT_YET} |"
 
 
+@cache
 def _title(printed: str) -> str:
     """What a method is called here, whatever a paper calls it; variants are their method."""
-    method = description.find_method(tree(), printed)
+    method = description.find_method(description.tree("tables"), printed)
     listing = registry.listing(method["set"]["method.name"]) if method else None
     return listing.title if listing else printed
 

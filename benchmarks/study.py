@@ -56,7 +56,7 @@ class Cell:
     method: str
     model: str
     scores: dict[str, tuple[float, float]]
-    seeds: dict[str, int]
+    seeds: dict[str, int] = field(default_factory=dict)
     cost: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ def gaps(rows: Rows, reference: Reference, kind: str) -> Gaps:
             held = reference(row, cell)
             if held is None or held.method == cell.method or not cell.scores.keys() & held.scores.keys() & {kind}:
                 continue
-            if cell.seeds[kind] == held.seeds[kind]:
+            if cell.seeds.get(kind) == held.seeds.get(kind):
                 (mine, spread), (theirs, more) = cell.scores[kind], held.scores[kind]
                 found[cell.method][data_of(name)].append((mine - theirs, spread + more))
     return {
@@ -276,7 +276,7 @@ def ranks(kind: str, least: int) -> Figure | None:
         return None
     order = sorted(range(len(names)), key=found.means.__getitem__)
     half, means = found.critical_difference / 2, [found.means[place] for place in order]
-    test = f"Friedman's p {found.p:.2g}, Nemenyi's critical difference {2 * half:.1f}, level {LEVEL:g}"
+    test = f"Friedman's p {found.p:.2g} by permutation, Nemenyi's critical difference {2 * half:.1f}, level {LEVEL:g}"
     if found.p > LEVEL or len(data) < count_needed(len(names), alpha=LEVEL):
         text = f"No difference of ranks can be told from chance ({test})"
     else:
@@ -292,23 +292,30 @@ def costs() -> Figure | None:
     """Bytes and processor time of each method as multiples of FedAvg's in the same rows."""
     worth = gaps(measured(), alone, "ours")
     order, marks = _order({"ours": worth}), []
+    found: dict[str, dict[str, dict[str, list[float]]]] = {"bytes": {}, "seconds": {}}
+    for name, row in measured().items():
+        base = other(AVERAGE)(row, row[0])
+        for cell in compared(row):
+            for what, file in cell.cost.keys() & base.cost.keys() if base else ():
+                by_data = found[what].setdefault(cell.method, defaultdict(list))
+                by_data[data_of(name)].append(cell.cost[what, file] / base.cost[what, file])
+    order += sorted(name for name, each in found["seconds"].items() if len(each) >= FEW and name not in order)
     for what, heading, series in (("bytes", "bytes sent", 0), ("seconds", "processor time", 1)):
-        times: dict[str, list[float]] = defaultdict(list)
-        for row in measured().values():
-            base = other(AVERAGE)(row, row[0])
-            for cell in compared(row):
-                both = cell.cost.keys() & base.cost.keys() if base and cell.method in order else ()
-                times[cell.method] += [cell.cost[each] / base.cost[each] for each in both if each[0] == what]
-        times = {name: each for name, each in times.items() if each}
+        times = {name: [one for each in found[what][name].values() for one in each] for name in order if name in found[what]}
         tips = [f"{len(each)} rows" for each in times.values()]
         marks.append(Dots(heading, [*map(geometric_mean, times.values())], [*map(order.index, times)], series, tips))
     single = {name for name in order if registry.load(name).config().single_answers}
-    names = [f"{title(name)}{'*' * (name in single)}  {round(_mean(worth[name]), 1) + 0.0:+.1f}" for name in order]
+    names = [f"{title(name)}{'*' * (name in single)}  {_adds(worth.get(name, {}))}".rstrip() for name in order]
     caption = (
-        "Cost with default settings, in the order of what a method adds to training alone, in points behind its name. "
-        "*: its server needs single answers of silos, where of the others it can do with sums."
+        "Cost with default settings, in the order of what a method adds to training alone with its network, in points "
+        "behind its name; where that was not run on three data sets there is no number. *: its server needs single answers "
+        "of silos, where of the others it can do with sums."
     )
     return _figure("costs", caption, "times FedAvg's", names, *marks, log=True) if order else None
+
+
+def _adds(sets: Mapping[str, tuple[float, float]]) -> str:
+    return f"{round(_mean(sets), 1) + 0.0:+.1f}" if len(sets) >= FEW else ""
 
 
 PARTS: dict[str, Callable[[], Figure | None]] = {

@@ -350,6 +350,10 @@ def test_a_paper_s_method_is_held_against_the_best_other_one() -> None:
         FedRidge={"ours": "90.0"},
     )
     assert papers_page._leads(section, "accuracy", "FairFGL") == ([1.0, -1.5, 0.5], "MOON")
+    # References that have other rounds than the table's methods are no rivals; the paper's own model has two views, too
+    section.lines["FairFGL", "accuracy"]["other view"] = "82.0"
+    assert papers_page._leads(section, "accuracy", "FairFGL", own_rounds=True) == ([1.0, 0.5, None], "MOON")
+    section.lines["FairFGL", "accuracy"]["other view"] = ""
     (drawn,) = papers_page.leads(TREE, {"fairfgl-2.Cora": section}, "FairFGL")
     assert "II: Cora, accuracy: +1.0, -1.5, +0.5" in drawn
     assert ">MOON</text>" in drawn

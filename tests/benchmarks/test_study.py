@@ -42,6 +42,12 @@ def test_the_rows_of_a_data_set_are_one() -> None:
     assert study._counts(found["fedridge"]) == [1, 1, 0]  # as far as the deviations: level
 
 
+def test_cells_of_other_numbers_of_seeds_are_not_compared() -> None:
+    row = [study.Cell(name, GCN, {"ours": (80.0, 0.5)}, {"ours": count}) for name, count in (("local", 3), ("fedavg", 2))]
+    assert study.gaps({"a.Cora": row}, study.alone, "ours") == {}
+    assert papers_page.tuned_seeds("80.0 (1 of 3)", []) == 1
+
+
 def test_ranks_are_of_rows_that_all_have() -> None:
     """On Cora the means of two rows, 83.5, 83 and 80; with FedSage only the rows that have it."""
     names, data, found = study.ranked(ROWS, "ours", 2)
