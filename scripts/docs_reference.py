@@ -15,6 +15,7 @@ import sys
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -564,6 +565,7 @@ def commands() -> str:
     return "\n\n".join(parts)
 
 
+@cache
 def _command_line() -> Any:
     import typer
 

@@ -270,7 +270,11 @@ def _partition_identity(run: Run) -> str:
 
 def _settings(run: Run) -> dict[str, Any]:
     """Settings that may tell runs apart, by dotted name."""
-    flat = {key: value for key, value in flatten(run.config).items() if key not in _FREE}
+    flat = {
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value  # [64] is 64
+        for key, value in flatten(run.config).items()
+        if key not in _FREE
+    }
     if "method.rounds" in flat:
         flat["method.rounds"] = run.result.method.rounds  # those that it had: some methods have one, whatever is set
     if flat.get("run.compression") != "topk":

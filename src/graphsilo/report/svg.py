@@ -62,6 +62,7 @@ class _Frame:
 
     def __init__(self, plot: Plot, width: int, height: int):
         self.plot, self.width, self.height = plot, width, float(height)
+        self.taken: list[tuple[float, float, float]] = []  # labels of points: from, to, at
         self.lines = [mark for mark in plot.marks if isinstance(mark, Line) and not mark.quiet]
         self.dots = [mark for mark in plot.marks if isinstance(mark, Dots) and mark.name]
         heat = next((mark for mark in plot.marks if isinstance(mark, Heat)), None)
@@ -162,14 +163,23 @@ class _Frame:
         for line in () if self.above else self.lines:
             known = _drop_missing(line)
             if len(known) == 1:
-                at = self.x(known[0][0]) + 9, self.y(known[0][1]) + 4
-                found.append(_label(*at, line.name, f"t{line.series % len(SERIES)}"))
+                found.append(_label(*self.beside(*known[0], line.name), line.name, f"t{line.series % len(SERIES)}"))
             elif known and line.name:
                 ends.append((self.y(known[-1][1]), line))
         places = apart([at for at, _ in ends], _LINE, self.top + 4, self.bottom)
         for place, (_, line) in zip(places, ends, strict=True):
             found.append(_label(self.right + 7, place + 4, line.name, f"t{line.series % len(SERIES)}"))
         return found
+
+    def beside(self, x: float, y: float, text: str) -> tuple[float, float]:
+        """Where the label of a point stands: right of it, on no other label, as near as that allows."""
+        left, wanted = self.x(x) + 9, self.y(y) + 4
+        others = [at for start, end, at in self.taken if start < left + _wide(text) and left < end]
+        steps = (wanted + sign * count * _LINE / 2 for count in range(2 * len(others) + 2) for sign in (1, -1))
+        inside = (at for at in steps if self.top + 8 <= at <= self.bottom + 4)
+        found = next((at for at in inside if all(abs(at - other) >= _LINE - 1 for other in others)), wanted)
+        self.taken.append((left, left + _wide(text), found))
+        return left, found
 
 
 # -- marks -----------------------------------------------------------------------------------------------------------
@@ -214,16 +224,9 @@ def _dots(mark: Dots, frame: _Frame) -> list[str]:
         size = 2.6 if mark.small else 4.5
         kind = f"ring s{series}" if mark.hollow else f"f{series}"
         found.append(f'<circle class="{kind}"{tip} cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{size}"/>')
-    for (x, y), text in zip(_beside(mark, frame), mark.labels, strict=False):
-        found.append(_label(x, y, text, f"t{series}"))
+    for x, y, text in zip(mark.x, mark.y, mark.labels, strict=False):
+        found.append(_label(*frame.beside(x, y, text), text, f"t{series}"))
     return found
-
-
-def _beside(mark: Dots, frame: _Frame) -> list[tuple[float, float]]:
-    """Where the labels of points stand: right of them, none on another."""
-    wanted = [frame.y(y) for y in mark.y]
-    places = apart(wanted, _LINE, frame.top + 4, frame.bottom)
-    return [(frame.x(x) + 9, place + 4) for x, place in zip(mark.x, places, strict=True)]
 
 
 def _bars(mark: Bars, frame: _Frame) -> list[str]:
