@@ -30,7 +30,7 @@ ALONE, AVERAGE, RIDGE = "local", "fedavg", "fedridge"
 LEFT_OUT = ("FedAvg, SGD 0.5",)
 """Lines that are a method's name with settings that no paper has."""
 CUT_SHORT = (1, 2)
-"""Rounds to which tables of one round hold methods that have many: such lines are left out, as they say nothing of these."""
+"""Rounds to which tables of one round hold methods that have many: such lines say nothing of these and are left out."""
 REFERENCES = (ALONE, AVERAGE, RIDGE)
 FEW = 3
 """Data sets from which a method is drawn."""
@@ -218,10 +218,11 @@ def against(reference: Reference, name: str, text: str) -> Figure | None:
         )
     if not order:
         return None
-    names = [
-        f"{title(each)}  {':'.join(map(str, _counts(next(sets for kind in ('tuned', 'ours') if len(sets := known[kind].get(each, {})) >= FEW))))}"
+    counted = [
+        next(sets for found in (known["tuned"], known["ours"]) if len(sets := found.get(each, {})) >= FEW)
         for each in order
     ]
+    names = [f"{title(each)}  {':'.join(map(str, _counts(sets)))}" for each, sets in zip(order, counted, strict=True)]
     beyond = f" Not drawn, more than {-FAR:.0f} points below: {join_words(map(title, far))}." if far else ""
     sentence = "; ".join(said)
     caption = f"{text} {sentence[:1].upper()}{sentence[1:]}.{beyond}"
@@ -301,14 +302,16 @@ def costs() -> Figure | None:
                 by_data[data_of(name)].append(cell.cost[what, file] / base.cost[what, file])
     order += sorted(name for name, each in found["seconds"].items() if len(each) >= FEW and name not in order)
     for what, heading, series in (("bytes", "bytes sent", 0), ("seconds", "processor time", 1)):
-        times = {name: [one for each in found[what][name].values() for one in each] for name in order if name in found[what]}
+        times = {
+            name: [one for each in found[what][name].values() for one in each] for name in order if name in found[what]
+        }
         tips = [f"{len(each)} rows" for each in times.values()]
         marks.append(Dots(heading, [*map(geometric_mean, times.values())], [*map(order.index, times)], series, tips))
     single = {name for name in order if registry.load(name).config().single_answers}
     names = [f"{title(name)}{'*' * (name in single)}  {_adds(worth.get(name, {}))}".rstrip() for name in order]
     caption = (
         "Cost with default settings, in the order of what a method adds to training alone with its network, in points "
-        "behind its name; where that was not run on three data sets there is no number. *: its server needs single answers "
+        "behind its name; without number where that was not run on three data sets. *: its server needs single answers "
         "of silos, where of the others it can do with sums."
     )
     return _figure("costs", caption, "times FedAvg's", names, *marks, log=True) if order else None

@@ -43,7 +43,9 @@ def test_the_rows_of_a_data_set_are_one() -> None:
 
 
 def test_cells_of_other_numbers_of_seeds_are_not_compared() -> None:
-    row = [study.Cell(name, GCN, {"ours": (80.0, 0.5)}, {"ours": count}) for name, count in (("local", 3), ("fedavg", 2))]
+    row = [
+        study.Cell(name, GCN, {"ours": (80.0, 0.5)}, {"ours": count}) for name, count in (("local", 3), ("fedavg", 2))
+    ]
     assert study.gaps({"a.Cora": row}, study.alone, "ours") == {}
     assert papers_page.tuned_seeds("80.0 (1 of 3)", []) == 1
 

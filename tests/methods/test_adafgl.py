@@ -256,7 +256,9 @@ def test_what_leaves_a_silo():
     )
 
 
-@pytest.mark.parametrize(("settings", "said"), [({"rounds": 1}, True), ({"rounds": 2}, False), ({"extractor_share": 1.0}, True)])
+@pytest.mark.parametrize(
+    ("settings", "said"), [({"rounds": 1}, True), ({"rounds": 2}, False), ({"extractor_share": 1.0}, True)]
+)
 def test_without_a_round_of_its_own_it_is_said_to_be_fedavg(settings, said):
     text = METHOD.config(**settings).explain_no_effect(Schema("node", 3, 4), 100, 10, "gcn")
     assert text.startswith("AdaFGL is FedAvg where all of its rounds") == said

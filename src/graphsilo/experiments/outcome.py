@@ -382,11 +382,14 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
     title = registry.load(config.method.name).title
     if settings.total_rounds == 1 < settings.rounds and config.is_given("method.rounds"):
         said.append(f"{title} has exactly one round: method.rounds {settings.rounds} is that of its reference rows.")
-    least, counts = getattr(settings, "min_count", 0), [row.get("labels") or [] for row in participants.cut["per_client"]]
+    least, counts = (
+        getattr(settings, "min_count", 0),
+        [row.get("labels") or [] for row in participants.cut["per_client"]],
+    )
     if any(counts) and least > (most := max(max(each, default=0) for each in counts)):
         said.append(
-            f"method.min_count is {least:,}, and no client has more than {most:,} items of a class: none may tell of any, "
-            f"and what {title} makes of classes comes to nothing."
+            f"method.min_count is {least:,}, and no client has more than {most:,} items of a class: none may tell "
+            f"of any, and what {title} makes of classes comes to nothing."
         )
     pool = config.model.pool
     if pool is not None and len(entries := model_entries(config)) > (count := len(participants.holders)):

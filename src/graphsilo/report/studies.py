@@ -4,8 +4,8 @@ they learned beside what they hold.
 A study is ``{client: {name: number or tensor}}``, as ``ClientBase.study`` gives it. Numbers become a table. Where a
 client gives ``real_features`` and ``synthetic_features`` [items, features] (``real_labels`` and ``synthetic_labels``
 [items] beside them), the page shows both in the plane of their first two principal components, and both as a heat map:
-features that were copied rather than condensed would lie on real ones. ``missing_counts`` [true, generated] become a heat
-map of how many missing neighbours were generated where so many are missing.
+features that were copied rather than condensed would lie on real ones. ``missing_counts`` [true, generated] become a
+heat map of how many missing neighbours were generated where so many are missing.
 """
 
 from __future__ import annotations

@@ -270,7 +270,10 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
     alone = "One seed: nothing says how much of a difference is chance." if seeds == {1} else ""
     held = _describe_common([row.run for each in found for row in each.rows])
-    lede = [("finding", sentence(first) if len(found) == 1 and first.sweep.shows != "study" else ""), *(("lede", text) for text in (*notes, held, alone))]
+    lede = [
+        ("finding", sentence(first) if len(found) == 1 and first.sweep.shows != "study" else ""),
+        *(("lede", text) for text in (*notes, held, alone)),
+    ]
     notices = [warn_of([f"{name}: {one_line(error)}" for name, error in failed.items()])]
     title = title or f"{join_words(first.series)} by {swept} on {data}"
     return Page(title, "graphsilo sweep", lede, sections, notices=notices)

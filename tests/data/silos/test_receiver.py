@@ -21,7 +21,7 @@ LINKS = ids(4, 9, 3, 0, 5, 1, 2, 3, 3)
 
 @pytest.mark.parametrize(
     ("which", "many", "few"),
-    # Of class 0 two nodes have more than three links and two no more, of class 1 one and four: two and one of each group.
+    # Of class 0 two nodes have more than three links and two no more, of class 1 one and four.
     [("many", [2, 1], [0, 0]), ("half", [1, 1], [1, 0]), ("few", [0, 0], [2, 1])],
 )
 def test_each_choice_has_as_many_nodes_of_a_class(which: str, many: list[int], few: list[int]) -> None:

@@ -122,8 +122,8 @@ def require_training(silos: Sequence[Silo], what: str, split: str = "stratified"
     labels = np.concatenate([silo.graph.labels for silo in silos])
     if not len(labels):
         raise PartitionError(
-            f"no client has a {what} left: the scenario took all away. Ask for fewer clients, or with the scenario 'open' "
-            f"for a smaller scenario.crop."
+            f"no client has a {what} left: the scenario took all away. Ask for fewer clients, or with the scenario "
+            f"'open' for a smaller scenario.crop."
         )
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     if not len(counts):

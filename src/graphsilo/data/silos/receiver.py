@@ -75,7 +75,9 @@ def choose_by_links(
         groups = [mine[links[mine] > options.degree], mine[links[mine] <= options.degree]]
         count = min(map(len, groups))
         most = {"many": count, "few": 0, "half": (count + 1) // 2}[options.links]
-        chosen += [generator.permutation(group)[:size] for group, size in zip(groups, (most, count - most), strict=True)]
+        chosen += [
+            generator.permutation(group)[:size] for group, size in zip(groups, (most, count - most), strict=True)
+        ]
     return np.sort(np.concatenate(chosen, dtype=np.int64)) if chosen else train
 
 

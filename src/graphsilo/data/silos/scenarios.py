@@ -70,16 +70,18 @@ class ScenarioOptions(Settings):
     crop: float = setting(
         0.2, "share of all nodes that the open set keeps away from everybody until test time", gt=0, lt=1
     )
-    receiver: int = setting(0, "the client that trains on no item of a class, which is scored there as `missing_class`", ge=0)
+    receiver: int = setting(
+        0, "the client that trains on no item of a class, which is scored there as `missing_class`", ge=0
+    )
     target: int = setting(0, "that class, by its number", ge=0)
     links: Literal["all", "many", "half", "few"] = setting(
-        "all", "on which nodes the others train: all, or those with more links than `degree`, no more, or half of each; "
-        "class by class the same number",
+        "all", "on which nodes the others train: all, or those with more links than `degree`, no more, or half of "
+        "each; class by class the same number",
     )  # fmt: skip
     degree: int = setting(3, "links of a node", ge=0, when={"links": ("many", "half", "few")})
     class_rate: float | None = setting(
-        None, "r: with m items in its smallest class, another client trains on n = m/2 of the target class and n + rm/10 "
-        "of every other; none: on all", ge=-5, le=5,
+        None, "r: with m items in its smallest class, another client trains on n = m/2 of the target class and "
+        "n + rm/10 of every other; none: on all", ge=-5, le=5,
     )  # fmt: skip
     global_graph: bool = setting(
         False, "give every silo an evaluation set `global`: the whole graph with cross-client edges, and the union of "

@@ -78,8 +78,8 @@ class AdaFGLConfig(fedavg.FedAvgConfig):
         if self.extractor_rounds < self.rounds:
             return ""
         return (
-            f"AdaFGL is FedAvg where all of its rounds ({self.rounds}) train the extractor: take more rounds, or a smaller "
-            f"method.extractor_share."
+            f"AdaFGL is FedAvg where all of its rounds ({self.rounds}) train the extractor: take more rounds, or a "
+            f"smaller method.extractor_share."
         )
 
 
