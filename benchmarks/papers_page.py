@@ -98,8 +98,12 @@ class Section:
 def main() -> None:
     """Write the file of numbers."""
     every = [run for name in papers.TO_RECORD for run in papers.read(name)[1]]
-    # A line of the study that a table has, too, is the table's
-    runs = list({(run.row, run.label, run.key): run for run in (*every, *papers.read("tables")[1])}.values())
+    # A line of the study that a table has, too, is the table's, where it was run as such
+    found: dict[tuple[str, str, str], papers.Run] = {}
+    for run in (*every, *papers.read("tables")[1]):
+        place = run.row, run.label, run.key
+        found[place] = run if place not in found or papers.results([run]) else found[place]
+    runs = list(found.values())
     write(NUMBERS, updated(runs, read(NUMBERS)))
     print(f"written: {NUMBERS.relative_to(ROOT)}")
 
