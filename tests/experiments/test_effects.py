@@ -240,6 +240,13 @@ def test_more_items_of_a_class_than_there_are_make_nothing_of_classes():
         assert any(said in text for text in result.tree["warnings"]) == expected
 
 
+def test_a_number_of_links_that_nobody_is_chosen_by():
+    with pytest.raises(
+        ConfigError, match=r"scenario\.degree would have no effect: scenario\.links is 'all'; it is used where"
+    ):
+        idle(CITES, scenario="receiver", **{"scenario.degree": 2})
+
+
 def test_hidden_features_of_nodes_that_nobody_trains_beside():
     with pytest.raises(
         ConfigError, match=r"perturb\.feature_sparsity would have no effect: in the scenario 'inductive'"

@@ -264,6 +264,8 @@ def _group(config: RunConfig, section: str) -> Settings:
         from graphsilo.data.silos.perturb import PerturbOptions
 
         return PerturbOptions.of(config.perturb)
+    if section == "scenario":
+        return ScenarioOptions.of(config.scenario.options)
     found: Settings = getattr(config, section)
     return found
 
