@@ -29,8 +29,6 @@ KINDS = {"ours": "default settings", "tuned": "tuned"}
 ALONE, AVERAGE, RIDGE = "local", "fedavg", "fedridge"
 LEFT_OUT = ("FedAvg, SGD 0.5",)
 """Lines that are a method's name with settings that no paper has."""
-CUT_SHORT = (1, 2)
-"""Rounds to which tables of one round hold methods that have many: such lines say nothing of these and are left out."""
 REFERENCES = (ALONE, AVERAGE, RIDGE)
 FEW = 3
 """Data sets from which a method is drawn."""
@@ -83,7 +81,9 @@ def measured() -> Rows:
             mine = runs.get((row, label))
             if score != "accuracy" or label in LEFT_OUT or mine is None:
                 continue
-            if mine[0].overrides.get("method.rounds") not in CUT_SHORT:
+            if (
+                mine[0].overrides.get("method.rounds") not in papers_page.CUT_SHORT
+            ):  # of a method of many rounds it says nothing
                 cell = _cell(mine, numbers)
                 one = rows[row].setdefault(mine[0].key, cell)  # the same settings under two names
                 one.scores, one.seeds = {**cell.scores, **one.scores}, {**cell.seeds, **one.seeds}

@@ -291,7 +291,7 @@ def run(
             the nodes; or a function (graph, clients, seed) that gives such numbers.
         clients: Number of clients.
         partition_seed: Seed of the splits, of random rules and added links; Louvain and Metis: ``partition.cut_seed``.
-        scenario: ``seen``, ``unseen``, ``open`` or ``inductive``.
+        scenario: ``seen``, ``unseen``, ``open``, ``inductive`` or ``receiver``.
         task: ``node``, ``graph`` or ``link``; None takes what the data is made for.
         model: Backbone; or a class that derives from ``torch.nn.Module``, or a function f(inputs, outputs) that makes
             such a module, with ``forward(x, edge_index)``.

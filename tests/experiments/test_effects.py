@@ -233,13 +233,6 @@ def test_rounds_of_reference_rows_are_said():
     assert not [text for text in beside.tree["warnings"] if "one round" in text]
 
 
-def test_more_items_of_a_class_than_there_are_make_nothing_of_classes():
-    said = "no client has more than"
-    for count, expected in ((10_000, True), (1, False)):
-        result = graphsilo.run({**CITES, "method": {"name": "fpl", "rounds": 1, "min_count": count}})
-        assert any(said in text for text in result.tree["warnings"]) == expected
-
-
 def test_a_number_of_links_that_nobody_is_chosen_by():
     with pytest.raises(
         ConfigError, match=r"scenario\.degree would have no effect: scenario\.links is 'all'; it is used where"

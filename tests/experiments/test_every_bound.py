@@ -17,7 +17,7 @@ from graphsilo.experiments.suggestions import every_group
 from graphsilo.settings.words import rows
 
 CHOICE = {"data": "data.name", "partition": "partition.rule", "model": "model.name", "method": "method.name"}
-OWNERS = {"every data set": "citation-sbm", "unseen and open": "open"}
+OWNERS = {"every data set": "citation-sbm", "unseen, open and receiver": "open"}
 WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 

@@ -88,7 +88,7 @@ def _run_settings(
     ),
     partition_file: Path | None = _what("P.npz", "A stored partition instead of a rule."),
     scenario: str | None = _what(
-        "NAME", "What is asked at test time: seen, unseen, open, inductive.", complete.scenarios
+        "NAME", "What is asked at test time: seen, unseen, open, inductive, receiver.", complete.scenarios
     ),
     task: str | None = _what(
         "TASK", "node, graph, link, regression, multilabel; else what the data is made for.", complete.words_of("task")

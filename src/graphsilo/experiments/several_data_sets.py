@@ -164,7 +164,7 @@ def one_file_per_silo(
 ) -> Partition:
     if config.scenario.name not in ("seen", "inductive"):
         raise UnsupportedError(
-            f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
+            f"scenario '{config.scenario.name}' is made of one graph; with one file per silo only 'seen' and "
             f"'inductive' can be asked."
         )
     chosen = config.partition

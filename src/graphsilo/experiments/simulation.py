@@ -281,6 +281,10 @@ def _prepare_graph(
         from graphsilo.data.silos.link_task import count_links
 
         count_links(facts["per_client"], silos)
+    if config.scenario.name == "receiver" and (method is None or not method.pooled):
+        from graphsilo.data.silos.receiver import count_chosen
+
+        count_chosen(facts["per_client"], silos)
     made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     made = made.with_names(names)
     if whole.time is None or task == "link":

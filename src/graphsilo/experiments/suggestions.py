@@ -30,7 +30,7 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),
         ],
-        "scenario": [("unseen and open", ScenarioOptions)],
+        "scenario": [("unseen, open and receiver", ScenarioOptions)],
         "model": [(name, models.entry(name).settings) for name in models.names()],
         "method": [(name, registry.load(name).config) for name in registry.names()],
     }

@@ -180,14 +180,14 @@ def compare_runs(
         runs = [run.as_papers for run in runs]
     groups = questions(runs)
     labels = distinct_labels(runs, groups)
-    moved = [
-        f"{label} by {whose(run.reported)}, where its run reports {whose(before.reported)}"
-        for label, run, before in zip(labels, runs, as_reported, strict=True)
-        if mode is None and run.reported != before.reported
-    ]
     shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)
     if metrics is None and len(groups) > 1:
         shown = (shown[0], *(column for column in shown[1:] if column.metric in COURSE))
+    moved = [
+        f"{label} by {whose(run.reported)}, where its run reports {whose(before.reported)}"
+        for label, run, before in zip(labels, runs, as_reported, strict=True)
+        if run.reported != before.reported and any(each.is_score and each.mode is None for each in shown)
+    ]
     fixed = None if baseline is None else find_run(baseline, runs, labels)
     publish, remarks = (
         publisher(runs, shown, published if isinstance(published, str) else None) if published else (None, ())

@@ -33,7 +33,7 @@ _NONE: Mapping[str, Sequence[str]] = {}
 
 
 def draw_study(study: Study, class_names: Sequence[str] | None = None) -> list[Figure]:
-    """The figures of a study; what is neither a number nor a pair of features is left to the files."""
+    """The figures of a study; what is neither a number nor features or counts to draw is left to the files."""
     return present(plane(study, class_names), feature_map(study, class_names), missing_counts(study))
 
 

@@ -41,6 +41,7 @@ from graphsilo.report.views import sentence as scored_sentence
 from graphsilo.settings.words import format_value
 from graphsilo.spreadsheets import csv_text
 
+_MEGABYTES = "MB sent and received"
 WIDE = 30
 """From so many times the smallest value on, an axis has steps of equal factors."""
 _FAR = "Where such a row is far from all points, it stands in the table alone."
@@ -240,7 +241,7 @@ def sentence(found: Found) -> str:
     if not scored:
         return ""
     if len(scored) > 1 and len({str(row.scores) for row in found.rows}) == 1:
-        return "All points have the same test scores: what was swept makes no difference to them."
+        return "All points have the same numbers: what was swept makes no difference to them."
     unit, view = " %" if metric_of(name).is_share else "", found.shown[0].words
     what = f"{'test ' if found.shown[0].is_score else ''}{in_sentence(name)}{f' ({view})' if view else ''}"
     said = "; ".join(f"{found.label(row)} ({what} {with_unit(row.scores[name], name)})" for row in chosen[:_MOST])
@@ -264,7 +265,10 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
         keys = dict.fromkeys(key for row in each.rows for key in row.run.result.reference_rows)
         explained = explain_references(keys)
         drawn = [] if each.sweep.shows == "study" else [*figures(each, group), *_beside(each, group)]
-        blocks: list[Block] = [("plain", sentence(each) if len(found) > 1 else ""), *_shown(each)]
+        blocks: list[Block] = [
+            ("plain", sentence(each) if len(found) > 1 and each.sweep.shows != "study" else ""),
+            *_shown(each),
+        ]
         blocks += [*pair_figures(group, drawn), ("table", _table(each)), ("note", explained and f"{explained} {_FAR}")]
         sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
@@ -284,21 +288,30 @@ def _describe_common(runs: Sequence[Run]) -> str:
     told: list[Callable[[Run], str]] = [
         lambda run: run.result.data.name,
         lambda run: f"cut by {run.result.partition.rule}",
-        lambda run: f"{run.result.partition.clients} clients",
+        lambda run: _many(run.result.partition.clients, "client"),
         lambda run: f"scenario {run.result.config['scenario']['name']}",
-        lambda run: f"network {run.result.config['model']['name']}" if run.result.method.backbone else "",
-        lambda run: f"{run.result.method.rounds} rounds",
+        lambda run: _network(run.result.config["model"]) if run.result.method.backbone else "",
+        lambda run: _many(run.result.method.rounds, "round"),
         lambda run: f"seeds {', '.join(map(str, run.seed_names))}",
     ]
     common = [texts.pop() for tell in told if len(texts := {tell(run) for run in runs}) == 1]
     return f"All points: {'; '.join(filter(None, common))}." if any(common) else ""
 
 
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _network(model: Mapping[str, Any]) -> str:
+    return "networks of several kinds" if model["pool"] else f"network {model['name']}"
+
+
 def cells(found: Found) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the table: test scores, and those of the references in the first of them."""
     mains = {row.run.main_metric for row in found.rows}
     chosen_by = f"Validation {in_sentence(min(mains))}" if len(mains) == 1 else "Validation"
-    scored = {row.run.reported for row in found.rows} if any(each.mode is None for each in found.shown) else set()
+    as_reported = any(each.is_score and each.mode is None for each in found.shown)
+    scored = {row.run.reported for row in found.rows} if as_reported else set()
     rows = []
     for row in found.rows:
         sent, _, processor, _ = cost_texts(row.run.result.spent)
@@ -382,8 +395,9 @@ def _beside(found: Found, group: str) -> list[Figure]:
     megabytes = [None if up is None else (up + down) / 1e6 for up, down in sizes]
     several = any(len(seed.rounds) > 1 for row in found.rows for seed in row.run.seeds)
     along = overlaid_curves([row.run for row in found.rows], labels)[:1] if several else []
-    first = next((each.name for each in found.shown if each.is_score), found.main)
-    drawn = present(*along, trade_off(labels, megabytes, [row.scores[first] for row in found.rows], first))
+    first = next((each.name for each in found.shown if each.is_score), None)
+    beside = first and trade_off(labels, megabytes, [row.scores[first] for row in found.rows], first)
+    drawn = present(*along, beside or None)
     kept = [{one.name: each.plots[one.name] for one in found.shown if one.name in each.plots} for each in drawn]
     return [
         replace(each, name=f"{group}-{each.name}", plots=plots or each.plots, group=group)
@@ -482,6 +496,7 @@ def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
         scores = (row.scores[each.name] for row in found.rows)
         known = [round(_point(score.mean, each.name), _DIGITS) for score in scores if score is not None]
         unit = f"{'% ' if metric_of(each.name).is_share else ''}{in_sentence(each.name)}"
+        unit = _MEGABYTES if each.name == "bytes_sent" else unit
         low, top = min(known, default=0.0), max(known, default=1.0)
         heat = Heat(values, top, unit=unit, written=True, low=low, digits=_DIGITS, framed=framed)
         plots[each.name] = Plot(x, y, (heat,))
@@ -508,4 +523,4 @@ def _point(value: float, name: str) -> float:
 
 
 def _axis(name: str) -> Axis:
-    return Axis("MB sent and received" if name == "bytes_sent" else axis_title(name))
+    return Axis(_MEGABYTES if name == "bytes_sent" else axis_title(name))

@@ -16,7 +16,7 @@ from graphsilo.report.sweep_page import axis_of
 from graphsilo.settings.words import format_value
 
 _LEDE = (
-    "every trial by its best validation score; no test score was looked at. Settings were drawn together, so what a "
+    "Every trial by its best validation score; no test score was looked at. Settings were drawn together, so what a "
     "picture of one shows is also the others' doing."
 )
 
@@ -40,8 +40,9 @@ def describe(found: TuneRecord) -> Page:
         ], method.title)
         for method in found.methods
     ]  # fmt: skip
-    drawn = f"{found.budget} trials of each method, drawn by {found.sampler} with seed {found.seed}; {_LEDE}"
-    return Page(f"Trials on {found.data}", "graphsilo tune", [("lede", drawn)], sections, SELF_CONTAINED)
+    drawn = "" if found.sampler == "grid" else f" Settings by {found.sampler} with seed {found.seed}."
+    title = f"Trials on {found.data}" if found.data else "Trials"
+    return Page(title, "graphsilo tune", [("lede", f"{_LEDE}{drawn}")], sections, SELF_CONTAINED)
 
 
 def _sentence(method: MethodRecord, name: str) -> str:

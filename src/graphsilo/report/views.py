@@ -222,7 +222,7 @@ def _column(name: str, base: Column, runs: Sequence[Run]) -> Column:
         if base.target is None:
             raise ConfigError(f"'{metric}' needs a validation accuracy to be reached: give a target, such as 0.8.")
         return found
-    if metric in COSTS and not view:
+    if metric in COSTS and not view and any(found.of(seed) is not None for run in runs for seed in run.seeds):
         return found
     scored = _find_metrics(runs, found)
     if metric not in scored:

@@ -254,7 +254,7 @@ def test_mistakes_in_the_silo_file(
 def test_what_a_silo_of_tables_cannot_do(trio: list[SiloFile], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="tasks node and link; 'graph' was asked for"):
         trio[0].load(0, task="graph")
-    with pytest.raises(UnsupportedError, match="'unseen' cuts the data itself"):
+    with pytest.raises(UnsupportedError, match="'unseen' is made of all clients' data"):
         trio[0].load(0, scenario="unseen")
     with pytest.raises(ConfigError, match=r"the silo file .*none\.yaml does not exist"):
         read_silo_file(tmp_path / "none.yaml")

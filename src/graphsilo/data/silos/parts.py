@@ -99,6 +99,7 @@ def split_items(nodes: NodeIds, partition: Partition, client: ClientId) -> dict[
     return {name: local_numbers(nodes, getattr(partition, name)[client]) for name in SPLITS}
 
 
+_CHOSEN = ", or choose by another scenario.degree or scenario.class_rate"
 NO_LABELS = (
     "Say which column or attribute holds the class (nodes.label in a description of tables, graphsilo.graph_of(data, "
     "labels=...) in Python) or the numbers to be estimated (nodes.targets), or ask for task=link, which needs none."
@@ -140,5 +141,6 @@ def require_training(silos: Sequence[Silo], what: str, split: str = "stratified"
             f"they hold ids, or something measured, which must be cut into classes first?"
         )
     raise PartitionError(
-        f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.{cause}"
+        f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio"
+        f"{_CHOSEN if any(each.name == 'receiver' for each in silos[0].evaluations) else ''}.{cause}"
     )

@@ -8,11 +8,14 @@ Source: FedLoG (Kim et al., ICLR 2025, figure 3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.silos.scenarios import Context, ScenarioOptions, build_seen, facts_of
 from graphsilo.data.silos.silo import EvaluationSet, Items, Silo
@@ -27,6 +30,10 @@ def build_receiver(context: Context, client: int) -> Silo:
         ConfigError: There is no such client or class.
     """
     options, silo = context.options, build_seen(context, client)
+    if options.receiver in context.partition.absent:
+        raise ConfigError(
+            f"scenario.receiver={options.receiver} is left out of this run: choose a client that takes part."
+        )
     for name, count, what in (
         ("receiver", context.partition.num_clients, "clients"),
         ("target", context.graph.num_classes, "classes"),
@@ -41,9 +48,8 @@ def build_receiver(context: Context, client: int) -> Silo:
         train = silo.train[graph.labels[silo.train] != options.target]
         asked = test[graph.labels[test] == options.target]
     else:
-        links = np.diff(undirected_adjacency(graph).indptr)
         generator = numpy_generator(context.partition.seed, "scenario", "receiver", client)
-        train = choose_by_links(silo.train, graph.labels, links, options, generator)
+        train = choose_by_links(silo.train, graph, options, generator)
         train = choose_by_class(train, graph.labels, options, generator)
     seen = replace(silo.seen, items={**silo.seen.items, "train": train})
     question = EvaluationSet("receiver", graph, {"missing_class": asked})
@@ -51,24 +57,29 @@ def build_receiver(context: Context, client: int) -> Silo:
         silo,
         train=train,
         evaluations=(seen, question, *context.shared),
-        facts={**facts_of(graph, train), "not_trained_on": len(silo.train) - len(train)},
+        facts=facts_of(graph, train),
     )
 
 
-def choose_by_links(
-    train: Items, labels: NDArray[np.int64], links: NDArray[np.integer], options: ScenarioOptions,
-    generator: np.random.Generator,
-) -> Items:  # fmt: skip
-    """Training items with more links than ``scenario.degree``, with no more, or of both half; ascending.
+def count_chosen(rows: Sequence[dict[str, Any]], silos: Sequence[Silo]) -> None:
+    """Write into the audit's rows what clients are left to train on."""
+    for row, silo in zip(rows, silos, strict=True):
+        row["train"] = len(silo.train)
+        row["missing_classes"] = np.flatnonzero(silo.class_counts() == 0).tolist()
+
+
+def choose_by_links(train: Items, graph: Graph, options: ScenarioOptions, generator: np.random.Generator) -> Items:
+    """Training items with more links in the silo than ``scenario.degree``, with no more, or of both half; ascending.
 
     Args:
         train: To choose from.
-        labels, links: [n] class and number of links of each node.
+        graph: The silo's.
         options: Says which; each choice has as many nodes of a class: as the lesser of the two groups has.
         generator: Draws them.
     """
     if options.links == "all":
         return train
+    labels, links = graph.labels, np.diff(undirected_adjacency(graph).indptr)
     chosen = []
     for label in np.unique(labels[train]):
         mine = train[labels[train] == label]
@@ -90,7 +101,7 @@ def choose_by_class(
         train: To choose from.
         labels: [n] classes.
         options: ``class_rate`` is r, none takes all. m is the number of items of the smallest class that has any, and n
-            half of it, so that for every r there are enough.
+            half of it, rounded up.
         generator: Draws them.
     """
     if options.class_rate is None or not len(train):
@@ -100,7 +111,7 @@ def choose_by_class(
     half = (smallest + 1) // 2
     other = round(half + options.class_rate / 10 * smallest)
     chosen = [
-        generator.permutation(train[labels[train] == label])[: half if label == options.target else max(other, 0)]
+        generator.permutation(train[labels[train] == label])[: half if label == options.target else other]
         for label in present
     ]
     return np.sort(np.concatenate(chosen))

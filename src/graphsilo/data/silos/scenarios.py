@@ -277,7 +277,7 @@ def build_silo(
     chosen = check_scenario(scenario)
     if chosen not in ("seen", "inductive"):
         raise UnsupportedError(
-            f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
+            f"scenario '{chosen}' is made of all clients' data; a silo with its own data can be asked for 'seen' and "
             "'inductive'."
         )
     if graph.links is not None or graph.types is not None:

@@ -108,7 +108,8 @@ class EvaluationSet:
 
     Attributes:
         name: ``seen`` (the client's own graph), ``grown`` (own graph plus returned nodes), ``new_client``, ``full``
-            (the silo's whole graph, inductive), ``global`` (the pooled graph with cross-client edges).
+            (the silo's whole graph, inductive), ``receiver`` (the client's own graph again), ``global`` (the pooled
+            graph with cross-client edges).
         graph: The graph that the model sees for this question. Clean: no noise, no sparsity.
         items: Numbers of the scored items by kind: ``{"val": ..., "test": ...}`` or
             ``{"missing_class": ..., "unseen_node": ...}``.

@@ -59,7 +59,7 @@ class Plan:
         out: Folder of everything.
         quick: Whether it is a quick look.
         name: Of the files that are drawn, without an ending: ``reproduce``, with the table where it is one, and
-            ``quick``, so that one does not take another's place.
+            ``quick``: another table's, or a quick look's, take no other's place.
     """
 
     tables: tuple[Table, ...]
