@@ -41,7 +41,10 @@ from graphsilo.experiments.config import load_config
         (f"data.seed=-{10**18}", rf"^data\.seed must be below 1e18 in size; got -{10**18}\.$"),
         ("run.seeds=[1, 1]", r"run\.seeds must differ"),
         ("partition.clients=2.5", r"partition\.clients"),
-        ("scenario.name=unsen", r"one of seen, unseen, open, inductive; got 'unsen'\. Did you mean 'unseen'\?$"),
+        (
+            "scenario.name=unsen",
+            r"one of seen, unseen, open, inductive, receiver; got 'unsen'\. Did you mean 'unseen'\?$",
+        ),
         ("evaluation.modes=[own]", r"evaluation\.modes\.0 must be one of own_local, "),
         ("run.references=[lokal]", r"run\.references\.0"),
         ("task=nodes", "task"),

@@ -10,7 +10,6 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.parts import NO_LABELS
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
@@ -213,6 +212,8 @@ def _check_classes(simulation: Participants) -> None:
         return
     name = simulation.data["name"]
     if not classes:
+        from graphsilo.data.silos.untrained import NO_LABELS
+
         raise DataError(f"{name}: none of the {what} has a label. {NO_LABELS}")
     word = f"'{schema.class_names[classes[0]]}'" if schema.class_names else f"class {classes[0]}"
     numbered = (

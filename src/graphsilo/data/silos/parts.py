@@ -13,11 +13,7 @@ from graphsilo.data.graph import PARTS, SPLITS, Features, Graph
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
-from graphsilo.errors import DataError, PartitionError
 from graphsilo.types import ClientId, Mask, NodeIds
-
-_FEW = 5
-"""Items of the commonest class below which there may be as many classes as items."""
 
 
 def induce_subgraph(
@@ -99,13 +95,6 @@ def split_items(nodes: NodeIds, partition: Partition, client: ClientId) -> dict[
     return {name: local_numbers(nodes, getattr(partition, name)[client]) for name in SPLITS}
 
 
-_CHOSEN = ", or choose by another scenario.degree or scenario.class_rate"
-NO_LABELS = (
-    "Say which column or attribute holds the class (nodes.label in a description of tables, graphsilo.graph_of(data, "
-    "labels=...) in Python) or the numbers to be estimated (nodes.targets), or ask for task=link, which needs none."
-)
-
-
 def require_training(silos: Sequence[Silo], what: str, split: str = "stratified") -> None:
     """One client without training items only receives; a federation in which nobody has any learns nothing.
 
@@ -120,27 +109,6 @@ def require_training(silos: Sequence[Silo], what: str, split: str = "stratified"
     """
     if not silos or any(len(silo.train) for silo in silos):
         return
-    labels = np.concatenate([silo.graph.labels for silo in silos])
-    if not len(labels):
-        raise PartitionError(
-            f"no client has a {what} left: the scenario took all away. Ask for fewer clients, or with the scenario "
-            f"'open' for a smaller scenario.crop."
-        )
-    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
-    if not len(counts):
-        raise DataError(f"none of the {len(labels)} {what}s has a label. {NO_LABELS}")
-    if split == "predefined":
-        raise PartitionError(
-            f"the training masks choose no {what} that has a label, and {counts.sum()} of {len(labels)} {what}s have "
-            f"one: mend the masks, or divide the {what}s again with partition.split=stratified."
-        )
-    cause = ""
-    if counts.max() < _FEW:
-        cause = (
-            f" The labels name {len(counts)} classes for {counts.sum()} {what}s, at most {counts.max()} of each: do "
-            f"they hold ids, or something measured, which must be cut into classes first?"
-        )
-    raise PartitionError(
-        f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio"
-        f"{_CHOSEN if any(each.name == 'receiver' for each in silos[0].evaluations) else ''}.{cause}"
-    )
+    from graphsilo.data.silos.untrained import refuse_untrained
+
+    refuse_untrained(silos, what, split)

@@ -1,12 +1,5 @@
 """From a graph and a partition to silos: what each client trains on and what it is asked at test time.
 
-- ``seen``: the client's own graph.
-- ``unseen``: FedLoG's closed set. Of K + 1 parts the last is a new client; every other client loses all nodes of its
-  missing classes, and at test time its graph grows by its h-hop neighbourhood.
-- ``open``: FedLoG's open set. A random fifth of all nodes is cropped first and reconnects at test time.
-- ``inductive``: training sees only the subgraph between training nodes; the test is on the whole silo graph.
-- ``receiver``: one client learns nothing of a class, the others train on nodes chosen by links or class.
-
 Source: FedLoG (Kim et al., ICLR 2025, appendix F, and figure 3); GraphSAINT-style inductive splits.
 """
 
