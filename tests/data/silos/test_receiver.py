@@ -62,9 +62,9 @@ def test_what_is_left_to_train_on_is_what_pages_count(random_graph: Callable[...
     graph = random_graph()
     cut = partition_for_scenario(graph, "metis", clients=2, scenario="receiver", seed=1)
     silos = build_silos(graph, cut, scenario="receiver", options={"target": 1, "links": "few", "degree": 2})
-    rows = [{"train": -1} for _ in silos]
+    rows = [{"client": client, "train": -1} for client in (0, 2, 1)]
     count_chosen(rows, silos)
-    assert [row["train"] for row in rows] == [len(silo.train) for silo in silos]
+    assert [row["train"] for row in rows] == [len(silos[0].train), -1, len(silos[1].train)]  # 2 is left out
     assert 1 in rows[0]["missing_classes"]
 
 

@@ -1,7 +1,7 @@
 """One client that cannot learn a class, and others that train on chosen nodes (scenario ``receiver``).
 
-What a client is told of the class by the others' models depends on which nodes they have of it: with many links or with
-few, many or few beside those of other classes.
+What a client learns of the class from the others' models depends on which nodes they have of it: with many links or
+with few, many or few beside those of other classes.
 
 Source: FedLoG (Kim et al., ICLR 2025, figure 3).
 """
@@ -62,10 +62,11 @@ def build_receiver(context: Context, client: int) -> Silo:
 
 
 def count_chosen(rows: Sequence[dict[str, Any]], silos: Sequence[Silo]) -> None:
-    """Write into the audit's rows what clients are left to train on."""
-    for row, silo in zip(rows, silos, strict=True):
-        row["train"] = len(silo.train)
-        row["missing_classes"] = np.flatnonzero(silo.class_counts() == 0).tolist()
+    """Write into the audit's rows what clients are left to train on; who is left out keeps its row."""
+    held = {silo.client: silo for silo in silos}
+    for row in rows:
+        if (silo := held.get(row["client"])) is not None:
+            row.update(train=len(silo.train), missing_classes=np.flatnonzero(silo.class_counts() == 0).tolist())
 
 
 def choose_by_links(train: Items, graph: Graph, options: ScenarioOptions, generator: np.random.Generator) -> Items:
