@@ -24,7 +24,6 @@ from typing import Any, TypeAlias
 import papers
 from children import ROOT
 
-from graphsilo import documents
 from graphsilo.evaluate.costs import COSTS, COURSE
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
@@ -148,7 +147,7 @@ def updated(runs: list[papers.Run], kept: Mapping[str, Section]) -> dict[str, Se
 
 def tree() -> dict[str, Any]:
     """The description of the tables."""
-    return documents.read(papers.FILES["tables"], "the description of rows", references=500)
+    return description.tree("tables")
 
 
 def page(tree: Mapping[str, Any], sections: Mapping[str, Section]) -> Iterator[str]:
@@ -316,7 +315,7 @@ def coverage(sections: Mapping[str, Section], of: str = "paper") -> Iterator[str
 @cache
 def _title(printed: str) -> str:
     """What a method is called here, whatever a paper calls it; variants are their method."""
-    method = description.find_method(description.tree("tables"), printed)
+    method = description.find_method(tree(), printed)
     listing = registry.listing(method["set"]["method.name"]) if method else None
     return listing.title if listing else printed
 

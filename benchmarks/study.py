@@ -81,12 +81,11 @@ def measured() -> Rows:
             mine = runs.get((row, label))
             if score != "accuracy" or label in LEFT_OUT or mine is None:
                 continue
-            if (
-                mine[0].overrides.get("method.rounds") not in papers_page.CUT_SHORT
-            ):  # of a method of many rounds it says nothing
-                cell = _cell(mine, numbers)
-                one = rows[row].setdefault(mine[0].key, cell)  # the same settings under two names
-                one.scores, one.seeds = {**cell.scores, **one.scores}, {**cell.seeds, **one.seeds}
+            if mine[0].overrides.get("method.rounds") in papers_page.CUT_SHORT:
+                continue  # it says nothing of a method of many rounds
+            cell = _cell(mine, numbers)
+            one = rows[row].setdefault(mine[0].key, cell)  # the same settings under two names
+            one.scores, one.seeds = {**cell.scores, **one.scores}, {**cell.seeds, **one.seeds}
     return {row: known for row, cells in rows.items() if (known := [cell for cell in cells.values() if cell.scores])}
 
 
@@ -152,7 +151,7 @@ def gaps(rows: Rows, reference: Reference, kind: str) -> Gaps:
     for name, row in rows.items():
         for cell in compared(row):
             held = reference(row, cell)
-            if held is None or held.method == cell.method or not cell.scores.keys() & held.scores.keys() & {kind}:
+            if held is None or held.method == cell.method or kind not in cell.scores or kind not in held.scores:
                 continue
             if cell.seeds.get(kind) == held.seeds.get(kind):
                 (mine, spread), (theirs, more) = cell.scores[kind], held.scores[kind]

@@ -297,6 +297,11 @@ def in_sentence(name: str) -> str:
     return title if any(sign.isupper() for sign in title[1:]) else title.lower()
 
 
+def many(count: int, word: str) -> str:
+    """A number of things: ``1 client``, ``3 clients``."""
+    return f"{integer(count)} {word}{'' if count == 1 else 's'}"
+
+
 def short_hash(value: Any) -> str:
     """The first twelve characters of a hash, enough to compare by eye."""
     return str(value).removeprefix("sha256:")[:12] if value else NOT_RECORDED

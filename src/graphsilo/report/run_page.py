@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     explain_targets,
     integer,
     join_words,
+    many,
     percent,
     plus_minus,
     reference_title,
@@ -119,7 +120,7 @@ def sentence(run: Run) -> str:
     outputs = f", {data.outputs}" if data.outputs else ""
     text = (
         f"{run.result.method.title}{_describe_model(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
-        f"{integer(data.edges)} edges{outputs}), held by {_many(partition.clients - len(partition.without), 'silo')} "
+        f"{integer(data.edges)} edges{outputs}), held by {many(partition.clients - len(partition.without), 'silo')} "
         f"({_describe_cut(run)}{f', without {absent}' if absent else ''}), for {_describe_rounds(run)}"
     )
     if run.scenario != "seen":
@@ -136,8 +137,8 @@ def _describe_rounds(run: Run) -> str:
     """How many there were, and how many there might have been."""
     planned, had = run.result.method.rounds, sorted({len(seed.rounds) for seed in run.seeds if seed.rounds})
     if had in ([], [planned]):
-        return _many(planned, "round")
-    return f"{' to '.join(map(str, dict.fromkeys((had[0], had[-1]))))} of at most {_many(planned, 'round')}"
+        return many(planned, "round")
+    return f"{' to '.join(map(str, dict.fromkeys((had[0], had[-1]))))} of at most {many(planned, 'round')}"
 
 
 def _describe_cut(run: Run) -> str:
@@ -146,10 +147,6 @@ def _describe_cut(run: Run) -> str:
     if not named:
         return f"partition {run.result.partition.rule}"
     return join_words(named) if len(named) <= 8 else "each with its own data"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{integer(count)} {word}{'' if count == 1 else 's'}"
 
 
 def _describe_model(run: Run) -> str:

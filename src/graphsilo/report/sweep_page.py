@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     explain_references,
     in_sentence,
     join_words,
+    many,
     metric,
     number,
     plus_minus,
@@ -260,24 +261,20 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
     swept = " and ".join(map(short_name, first.sweep.grid)) or "name"
     data = ", ".join(dict.fromkeys(row.run.result.data.name for each in found for row in each.rows))
     sections = []
+    # Of a study no score is the finding
+    sentences = ["" if each.sweep.shows == "study" else sentence(each) for each in found]
     for place, each in enumerate(found):
         group = f"sweep-{place}"
         keys = dict.fromkeys(key for row in each.rows for key in row.run.result.reference_rows)
         explained = explain_references(keys)
         drawn = [] if each.sweep.shows == "study" else [*figures(each, group), *_beside(each, group)]
-        blocks: list[Block] = [
-            ("plain", sentence(each) if len(found) > 1 and each.sweep.shows != "study" else ""),
-            *_shown(each),
-        ]
+        blocks: list[Block] = [("plain", sentences[place] if len(found) > 1 else ""), *_shown(each)]
         blocks += [*pair_figures(group, drawn), ("table", _table(each)), ("note", explained and f"{explained} {_FAR}")]
         sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
     alone = "One seed: nothing says how much of a difference is chance." if seeds == {1} else ""
     held = _describe_common([row.run for each in found for row in each.rows])
-    lede = [
-        ("finding", sentence(first) if len(found) == 1 and first.sweep.shows != "study" else ""),
-        *(("lede", text) for text in (*notes, held, alone)),
-    ]
+    lede = [("finding", sentences[0] if len(found) == 1 else ""), *(("lede", text) for text in (*notes, held, alone))]
     notices = [warn_of([f"{name}: {one_line(error)}" for name, error in failed.items()])]
     title = title or f"{join_words(first.series)} by {swept} on {data}"
     return Page(title, "graphsilo sweep", lede, sections, notices=notices)
@@ -285,21 +282,17 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
 
 def _describe_common(runs: Sequence[Run]) -> str:
     """How the data was cut, networks, rounds and seeds, as far as all runs have them in common."""
-    told: list[Callable[[Run], str]] = [
+    parts: list[Callable[[Run], str]] = [
         lambda run: run.result.data.name,
         lambda run: f"cut by {run.result.partition.rule}",
-        lambda run: _many(run.result.partition.clients, "client"),
+        lambda run: many(run.result.partition.clients, "client"),
         lambda run: f"scenario {run.result.config['scenario']['name']}",
         lambda run: _network(run.result.config["model"]) if run.result.method.backbone else "",
-        lambda run: _many(run.result.method.rounds, "round"),
+        lambda run: many(run.result.method.rounds, "round"),
         lambda run: f"seeds {', '.join(map(str, run.seed_names))}",
     ]
-    common = [texts.pop() for tell in told if len(texts := {tell(run) for run in runs}) == 1]
+    common = [texts.pop() for part in parts if len(texts := {part(run) for run in runs}) == 1]
     return f"All points: {'; '.join(filter(None, common))}." if any(common) else ""
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _network(model: Mapping[str, Any]) -> str:
@@ -396,8 +389,8 @@ def _beside(found: Found, group: str) -> list[Figure]:
     several = any(len(seed.rounds) > 1 for row in found.rows for seed in row.run.seeds)
     along = overlaid_curves([row.run for row in found.rows], labels)[:1] if several else []
     first = next((each.name for each in found.shown if each.is_score), None)
-    beside = first and trade_off(labels, megabytes, [row.scores[first] for row in found.rows], first)
-    drawn = present(*along, beside or None)
+    scores = [row.scores[first] for row in found.rows] if first else []
+    drawn = present(*along, trade_off(labels, megabytes, scores, first) if first else None)
     kept = [{one.name: each.plots[one.name] for one in found.shown if one.name in each.plots} for each in drawn]
     return [
         replace(each, name=f"{group}-{each.name}", plots=plots or each.plots, group=group)
@@ -495,8 +488,8 @@ def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
             framed += [place] if row.chosen else []
         scores = (row.scores[each.name] for row in found.rows)
         known = [round(_point(score.mean, each.name), _DIGITS) for score in scores if score is not None]
-        unit = f"{'% ' if metric_of(each.name).is_share else ''}{in_sentence(each.name)}"
-        unit = _MEGABYTES if each.name == "bytes_sent" else unit
+        share = "% " if metric_of(each.name).is_share else ""
+        unit = _MEGABYTES if each.name == "bytes_sent" else f"{share}{in_sentence(each.name)}"
         low, top = min(known, default=0.0), max(known, default=1.0)
         heat = Heat(values, top, unit=unit, written=True, low=low, digits=_DIGITS, framed=framed)
         plots[each.name] = Plot(x, y, (heat,))

@@ -20,17 +20,7 @@ NO_LABELS = (
 
 
 def refuse_untrained(silos: Sequence[Silo], what: str, split: str) -> NoReturn:
-    """Says what is missing, and what to do.
-
-    Args:
-        silos: All that are there.
-        what: An item.
-        split: How the items were divided.
-
-    Raises:
-        DataError: Nobody has a label.
-        PartitionError: Nobody has a training item for another reason.
-    """
+    """Says what is missing, and what to do; arguments and errors are those of ``parts.require_training``."""
     labels = np.concatenate([silo.graph.labels for silo in silos])
     if not len(labels):
         raise PartitionError(
